@@ -1,0 +1,34 @@
+# Every target works on a fresh machine: Python >= 3.11, pip, make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test lint bench bench-kernel clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	touch $@
+
+demo: setup
+	$(BIN)/proba demo --out out/demo
+
+test: setup
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: setup
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+bench: setup
+	$(BIN)/python -m pytest -m slow
+	$(BIN)/proba bench synthetic --json bench-out/synthetic.json
+
+bench-kernel: setup
+	$(BIN)/proba bench kernel --json bench-out/kernel.json
+
+clean:
+	rm -rf $(VENV) out bench-out

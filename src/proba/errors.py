@@ -1,0 +1,13 @@
+"""Mistakes a user can make. Each message says what to do next; the CLI prints it and exits with code 2."""
+
+
+class ProbaError(Exception):
+    """Base of everything that the user, not a programmer, can mend."""
+
+
+class InputError(ProbaError):
+    """A file or folder is missing, unreadable, or holds something else than was asked for."""
+
+
+class GeometryError(ProbaError):
+    """The matches cannot carry a reconstruction (no overlap, too few matches)."""

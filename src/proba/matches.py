@@ -1,0 +1,69 @@
+"""Pairwise matches: what every matcher produces and all that the solver needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInfo:
+    """What is known of an image without opening it."""
+
+    name: str
+    """Path relative to the image folder, with forward slashes."""
+    width: int
+    """Pixels, of the original image."""
+    height: int
+    """Pixels, of the original image."""
+    camera_key: str = ""
+    """Images with equal size and equal key were taken by one camera (from EXIF; empty: not known)."""
+    focal_px: float | None = None
+    """Focal length known beforehand (EXIF, calibration), in original pixels."""
+
+    @property
+    def half_side_px(self) -> float:
+        """Half the longest side: the unit of normalised image coordinates."""
+        return max(self.width, self.height) / 2
+
+
+class PairMatches(NamedTuple):
+    """Matches of one image pair, in original pixels, first pixel centre at (0.5, 0.5)."""
+
+    points_i: np.ndarray  # [M, 2] float32
+    points_j: np.ndarray  # [M, 2] float32
+    scores: np.ndarray  # [M] float32, larger is better
+
+
+@dataclass
+class Matches:
+    """All images of a set and the matches of their pairs."""
+
+    images: list[ImageInfo]
+    pairs: dict[tuple[int, int], PairMatches] = field(default_factory=dict)
+    """Keyed by image indices (i, j) with i < j."""
+
+    def add(self, i: int, j: int, points_i: np.ndarray, points_j: np.ndarray, scores: np.ndarray | None = None):
+        """Append matches to a pair, in whichever order it is named."""
+        if i == j:
+            raise ValueError(f"an image cannot be matched with itself: {self.images[i].name}")
+        if i > j:
+            i, j, points_i, points_j = j, i, points_j, points_i
+        new = PairMatches(
+            np.asarray(points_i, np.float32).reshape(-1, 2),
+            np.asarray(points_j, np.float32).reshape(-1, 2),
+            np.ones(len(points_i), np.float32) if scores is None else np.asarray(scores, np.float32).reshape(-1),
+        )
+        if (i, j) in self.pairs:
+            new = PairMatches(*(np.concatenate(two) for two in zip(self.pairs[i, j], new, strict=True)))
+        self.pairs[i, j] = new
+
+    def counts(self) -> np.ndarray:
+        """Number of matches of every pair, symmetric, [N, N] int."""
+        n = len(self.images)
+        counts = np.zeros((n, n), np.int64)
+        for (i, j), pair in self.pairs.items():
+            counts[i, j] = counts[j, i] = len(pair.points_i)
+        return counts
