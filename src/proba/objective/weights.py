@@ -1,0 +1,40 @@
+"""Adaptive edge weighting, Section 3.3 of the paper. All functions are stop-gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def node_statistics(edges: Tensor, edge_loss: Tensor, num_images: int) -> tuple[Tensor, Tensor]:
+    """Mean mu_i and deviation sigma_i, [B, N] each, of the losses [B, E] of the edges [E, 2] at a node."""
+    node = edges.long().T.reshape(-1)  # [2E]
+    loss = edge_loss.repeat(1, 2)  # [B, 2E]
+    degree = torch.bincount(node, minlength=num_images).clamp(min=1).to(loss.dtype)  # [N]
+    zero = loss.new_zeros(len(loss), num_images)  # [B, N]
+    mean = zero.index_add(1, node, loss) / degree  # [B, N]
+    variance = zero.index_add(1, node, (loss - mean[:, node]).square()) / degree  # [B, N]
+    return mean, variance.sqrt()
+
+
+@torch.no_grad()
+def reliability(edges: Tensor, edge_loss: Tensor, num_images: int) -> Tensor:
+    """Instantaneous reliability w_ij, [B, E]: an edge's loss against those of its neighbours at both ends."""
+    mean, deviation = node_statistics(edges, edge_loss, num_images)  # [B, N] each
+    score = torch.zeros_like(edge_loss)
+    for node in edges.long().unbind(-1):  # [E]
+        normalised = (edge_loss - mean[:, node]) / deviation[:, node].clamp(min=1e-6)  # [B, E]
+        score += 0.5 * torch.sigmoid(-normalised)
+    return score
+
+
+@torch.no_grad()
+def ema_update(weights: Tensor, reliability: Tensor, rate: float) -> Tensor:
+    """W^(t) = (1 - alpha) W^(t-1) + alpha w, [B, E]."""
+    return torch.lerp(weights, reliability, rate)
+
+
+def update_rate(iteration: int, *, delay: int = 5000, rate: float = 1e-4) -> float:
+    """alpha^(t): zero until the geometry has settled, then constant."""
+    return rate if iteration > delay else 0.0
