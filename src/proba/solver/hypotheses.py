@@ -1,0 +1,86 @@
+"""Which worlds are tried, and how they are ranked."""
+
+from __future__ import annotations
+
+import torch
+
+from proba.geometry import so3
+from proba.matches import Matches
+from proba.objective import PackedMatches
+from proba.solver.options import SolverOptions
+from proba.solver.problem import Problem
+from proba.solver.two_view import two_view_start
+from proba.solver.worlds import World
+
+COLD_FOV_DEG = 45.0
+SAMPSON_PX = 3.0
+"""Epipolar distance of a supporting match, for an image of 1024 px."""
+SAMPLES_PER_EDGE = 256
+MAX_SAMPLES = 400_000
+
+
+def portfolio(matches: Matches, problem: Problem, options: SolverOptions) -> list[World]:
+    """The start of every world; a mirror world follows its primary."""
+    fovs = (COLD_FOV_DEG,) if options.hypotheses == "cold" else options.start_fov_deg
+    if problem.known_log_tan is not None:
+        fovs = (COLD_FOV_DEG,)  # the known focals replace it
+    worlds: list[World] = []
+    for fov in fovs:
+        worlds.append(World(name=f"fov{fov:g}", fov_deg=fov))
+        if options.mirror != "off":
+            worlds.append(World(name=f"fov{fov:g}-mirror", fov_deg=fov, mirror_of=len(worlds) - 1))
+    if options.hypotheses == "portfolio" and options.two_view_world:
+        seeded = two_view_start(matches, problem, options)
+        if seeded is not None:
+            worlds.append(seeded)
+    return worlds
+
+
+class EpipolarScore:
+    """Support of a world by its matches: epipolar distance and positive depth, whatever depth and variance say.
+
+    The likelihood cannot rank worlds of different field of view at the coarse stage (it favours wide ones); this can.
+    """
+
+    def __init__(self, matches: PackedMatches):
+        edges = matches.edges.long()
+        per_edge = max(8, min(SAMPLES_PER_EDGE, MAX_SAMPLES // max(1, len(edges))))
+        slot = torch.arange(per_edge)
+        take = torch.minimum(matches.count[:, None], torch.tensor(per_edge))  # [E, 1]
+        self.valid = slot < take  # [E, K]
+        index = (matches.offset[:, None] + torch.where(self.valid, slot, 0)).clamp(max=max(0, len(matches.x_i) - 1))
+        self.xy_i = torch.stack([matches.x_i[index], matches.y_i[index]], -1)  # [E, K, 2]
+        self.xy_j = torch.stack([matches.x_j[index], matches.y_j[index]], -1)
+        self.i, self.j = edges[:, 0], edges[:, 1]
+        self.weight = self.valid.float() * (matches.count.clamp(max=300).float()[:, None] / take.clamp(min=1))
+
+    def errors(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sampson distance in 1024ths of the longest side, and whether the point is in front of both cameras, [E, K]."""
+        pose = j_from_i.float()  # [E, 4, 4]
+        tan = tan.float()  # [N, 2]
+        ray_i = _homogeneous(self.xy_i * tan[self.i, None])  # [E, K, 3]
+        ray_j = _homogeneous(self.xy_j * tan[self.j, None])
+        rotation, translation = pose[:, :3, :3], pose[:, :3, 3]
+        essential = so3.hat(translation) @ rotation
+        line_j = ray_i @ essential.transpose(-1, -2)
+        line_i = ray_j @ essential
+        gradient = (line_j[..., :2] ** 2).sum(-1) + (line_i[..., :2] ** 2).sum(-1)
+        sampson = (ray_j * line_j).sum(-1).abs() / (gradient + 1e-20).sqrt()
+        focal = 512 / (tan[self.i, 0] * tan[self.j, 0]).sqrt()
+        turned = ray_i @ rotation.transpose(-1, -2)
+        t = translation[:, None].expand_as(turned)
+        normal = torch.linalg.cross(ray_j, turned)
+        depth_i = -(normal * torch.linalg.cross(ray_j, t)).sum(-1)
+        depth_j = -(torch.linalg.cross(turned, t) * normal).sum(-1)
+        return sampson * focal[:, None], (depth_i > 0) & (depth_j > 0)
+
+    def share(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> tuple[float, float]:
+        """Weighted share of supporting matches, and their median epipolar distance in pixels of a 1024 px image."""
+        error, front = self.errors(j_from_i, tan)
+        good = (error < SAMPSON_PX) & front
+        share = float((good * self.weight).sum() / self.weight.sum().clamp(min=1e-9))
+        return share, float(error[self.valid].median()) if bool(self.valid.any()) else float("nan")
+
+
+def _homogeneous(xy: torch.Tensor) -> torch.Tensor:
+    return torch.cat([xy, torch.ones_like(xy[..., :1])], -1)

@@ -1,0 +1,357 @@
+"""The first-order solve: gradients from the fused kernel, AdamW on all worlds at once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from proba import objective
+from proba.errors import GeometryError
+from proba.geometry import se3, so3
+from proba.geometry.tree import node_gradient
+from proba.graph import ViewGraph
+from proba.matches import Matches
+from proba.objective import EdgeEvaluation
+from proba.objective.mirror import mirror_distance, mirror_weight
+from proba.objective.weights import ema_update, reliability
+from proba.solution import Solution
+from proba.solver.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from proba.solver.hypotheses import EpipolarScore, portfolio
+from proba.solver.options import SolverOptions, value_at
+from proba.solver.poses import camera_gradient, edge_poses, pivot_gradient, pivot_twist
+from proba.solver.problem import Problem, make_problem
+from proba.solver.worlds import Worlds, start_worlds
+
+REPORT_EVERY = 50
+RUNNING_RATE = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What a progress bar or a viewer gets every few iterations."""
+
+    iteration: int
+    iterations: int
+    best: int
+    """Index of the world with the most support by epipolar geometry."""
+    loss: float
+    """Running loss of the best world."""
+    median_px: float
+    """Median epipolar distance of the best world, in pixels of a 1024 px image."""
+    fov_deg: float
+    """Median field of view of the best world along the longest side."""
+    seconds_left: float
+    worlds: Worlds
+    problem: Problem
+
+
+Callback = Callable[[Progress], None]
+
+
+class Solver:
+    """All hypotheses of one connected view graph."""
+
+    def __init__(self, matches: Matches, problem: Problem, options: SolverOptions):
+        self.problem, self.options = problem, options
+        self.edges = problem.matches.edges.long()
+        self.worlds = start_worlds(problem, portfolio(matches, problem, options), options)
+        self.iteration = 0
+        self.interrupted = False
+        self.history: dict[str, list[tuple[int, float]]] = {name: [] for name in self.worlds.names}
+        """Running loss of every world, as (iteration, loss)."""
+        self.damping = 1.0
+        """Factor on all step sizes, halved when every world diverges."""
+        self.score = EpipolarScore(problem.matches)
+        self.evaluate = objective.evaluate
+        separate = problem.n_cameras > max(1, problem.n_images // 2)
+        sizes = options.step_sizes
+        self.focal_steps = sizes.focal_separate if separate else sizes.focal
+        self._good = self.worlds.copy()
+
+    # ---- one iteration
+
+    def step(self) -> None:
+        """Evaluate a minibatch in every world and move all unknowns."""
+        options, worlds = self.options, self.worlds
+        share = self.iteration / options.iterations
+        self._enter_level(share)
+        poses = self.problem.tree.compose(worlds.parent_from_child)  # [B, N, 4, 4]
+        j_from_i = edge_poses(poses, self.edges)  # [B, E, 4, 4]
+        weight = worlds.edge_weight / worlds.edge_weight.sum(1, keepdim=True)  # [B, E]
+        result = self._gradients(j_from_i, weight, share)
+        self._step_poses(result, poses, j_from_i, share)
+        self._step_focals(result, share)
+        self._step_maps(result, share)
+        worlds.fix_scale()
+        worlds.clamp()
+        self._update_weights(result, share)
+        self._update_outlier_level(result, weight)
+        self.iteration += 1
+
+    def _enter_level(self, share: float) -> None:
+        options, worlds = self.options, self.worlds
+        tied = self.iteration and (self.iteration - 1) / options.iterations < options.variance_maps_from
+        worlds.refine_level(min(options.map_size, int(value_at(options.levels, share))))
+        if tied and share >= options.variance_maps_from:
+            # Until now every cell carried the gradient of its whole image.
+            worlds.map_moments.second[..., 1:] /= worlds.level**4
+
+    def _gradients(self, j_from_i: torch.Tensor, weight: torch.Tensor, share: float) -> EdgeEvaluation:
+        packed, worlds = self.problem.matches, self.worlds
+        rng = np.random.default_rng([self.options.seed, 2, self.iteration])
+        start = torch.from_numpy((rng.random(len(packed.count)) * packed.count.numpy()).astype(np.int64))
+        return self.evaluate(
+            packed,
+            start,
+            int(value_at(self.options.batch, share)),
+            worlds.maps,
+            self.image_log_tan().float(),
+            j_from_i[..., :3, :].float(),
+            weight,
+            (worlds.inlier_loss + worlds.margin).float(),
+            self.options.objective,
+        )
+
+    def image_log_tan(self) -> torch.Tensor:
+        """[B, N, 2] from the shared parameters."""
+        return self.worlds.log_tan[:, self.problem.camera_of_image].expand(-1, -1, 2).contiguous()
+
+    def _rate(self, steps, share: float) -> float:
+        sizes = self.options.step_sizes
+        fall = max(0.0, (share - sizes.decay_from) / (1 - sizes.decay_from))
+        return self.damping * value_at(steps, share) * (
+            sizes.decay_to + (1 - sizes.decay_to) * 0.5 * (1 + math.cos(math.pi * fall))
+        )
+
+    def _step_poses(
+        self, result: EdgeEvaluation, poses: torch.Tensor, j_from_i: torch.Tensor, share: float
+    ) -> None:
+        options, worlds, tree = self.options, self.worlds, self.problem.tree
+        grad = camera_gradient(result.grad_pose.double(), j_from_i, self.edges, self.problem.n_images)
+        if options.mirror == "regularise" and share < options.mirror_until:
+            grad = grad + self._mirror_pull(j_from_i, share)
+        grad = node_gradient(tree, poses, grad)  # [B, N, 6]
+        rate = self._rate(options.step_sizes.pose, share)
+        betas = options.step_sizes.beta1, options.step_sizes.beta2
+        if options.pose_steps == "pivot":
+            depth = worlds.cells[..., 0].mean((2, 3)).double().exp()  # [B, N]
+            tan = self.image_log_tan()[..., 0].exp()
+            direction = worlds.pose_moments.direction(pivot_gradient(grad, depth), *betas)
+            twist = pivot_twist(-rate * direction, depth, tan)
+            twist[:, tree.root] = 0
+            worlds.parent_from_child = worlds.parent_from_child @ se3.exp(twist)
+            if self.iteration % REPORT_EVERY == 0:
+                worlds.parent_from_child[..., :3, :3] = so3.project(worlds.parent_from_child[..., :3, :3])
+        else:
+            jacobian = se3.right_jacobian(worlds.twist)
+            grad = (jacobian.transpose(-1, -2) @ grad[..., None])[..., 0]
+            worlds.twist -= rate * worlds.pose_moments.direction(grad, *betas)
+            start = se3.from_rotation_translation(self.problem.start_rotation, torch.zeros(3).double())
+            worlds.parent_from_child = start @ se3.exp(worlds.twist)
+        if options.mirror == "copy" and share < options.mirror_until:
+            self._copy_mirrors()
+
+    def _copy_mirrors(self) -> None:
+        worlds = self.worlds
+        for b, primary in enumerate(worlds.mirror_of):
+            if primary is None:
+                continue
+            worlds.parent_from_child[b] = se3.mirror(worlds.parent_from_child[primary])
+            worlds.twist[b] = worlds.twist[primary] * torch.tensor(se3.MIRROR_SIGNS)
+            worlds.pose_moments.first[b] = worlds.pose_moments.first[primary]
+            worlds.pose_moments.second[b] = worlds.pose_moments.second[primary]
+
+    def _mirror_pull(self, j_from_i: torch.Tensor, share: float) -> torch.Tensor:
+        """Gradient of the paper's L_reg (Eq. reg_loss) on right perturbations of the cameras, by autograd: [B, N, 6]."""
+        options = self.options
+        pairs = [(p, b) for b, p in enumerate(self.worlds.mirror_of) if p is not None]
+        grad_pose = torch.zeros_like(j_from_i)
+        if pairs:
+            primary, mirror = (torch.tensor(side) for side in zip(*pairs, strict=True))
+            free = j_from_i[mirror].clone().requires_grad_()
+            duration = int(options.mirror_until * options.iterations)
+            weight = mirror_weight(self.iteration, strength=options.mirror_lambda, duration=duration)
+            total = weight * mirror_distance(j_from_i[primary], free).sum()
+            grad_pose[mirror] = torch.autograd.grad(total, free)[0]
+        return camera_gradient(grad_pose[..., :3, :], j_from_i, self.edges, self.problem.n_images)
+
+    def _step_focals(self, result: EdgeEvaluation, share: float) -> None:
+        rate = self._rate(self.focal_steps, share)
+        if rate == 0 or (self.options.focal == "fixed" and self.problem.known_log_tan is not None):
+            return
+        worlds, problem = self.worlds, self.problem
+        per_image = result.grad_log_tan.double()
+        grad = torch.zeros(len(worlds.names), problem.n_cameras, 2, dtype=torch.float64)
+        grad.index_add_(1, problem.camera_of_image, per_image)
+        if self.options.square_pixels:
+            grad = grad.sum(-1, keepdim=True)
+        if problem.known_log_tan is not None:
+            # The world loss is a mean over matches, so one prior counts as one match.
+            pull = (worlds.log_tan - problem.known_log_tan[None, :, None]) / self.options.focal_prior_sigma**2
+            grad = grad + pull / max(1, int(problem.matches.count.sum()))
+        sizes = self.options.step_sizes
+        worlds.log_tan = worlds.log_tan - rate * worlds.focal_moments.direction(grad, sizes.beta1, sizes.beta2)
+
+    def _step_maps(self, result: EdgeEvaluation, share: float) -> None:
+        worlds, sizes = self.worlds, self.options.step_sizes
+        grad = result.grad_maps
+        if share < self.options.variance_maps_from:
+            total = grad[..., 1:].sum((2, 3), keepdim=True)
+            grad[:, :, :-1, :-1, 1:] = total
+        rate = torch.full((grad.shape[-1],), self._rate(sizes.variance, share))
+        rate[0] = self._rate(sizes.depth, share)
+        direction = worlds.map_moments.direction(grad, sizes.beta1, sizes.beta2)
+        if sizes.weight_decay:
+            worlds.maps.mul_(1 - rate * sizes.weight_decay)
+        worlds.maps.sub_(direction.mul_(rate))
+
+    def _update_weights(self, result: EdgeEvaluation, share: float) -> None:
+        options, worlds = self.options, self.worlds
+        if not options.adaptive_weights or share <= options.weights_from:
+            return
+        now = reliability(self.edges, result.edge_loss, self.problem.n_images)
+        worlds.edge_weight = ema_update(worlds.edge_weight, now.float(), min(1.0, options.weights_gain / options.iterations))
+
+    def _update_outlier_level(self, result: EdgeEvaluation, weight: torch.Tensor) -> None:
+        """The level follows the accepted matches; where it would reject too many, the margin widens."""
+        worlds, options = self.worlds, self.options
+        inlier_loss = (weight * result.inlier_loss).sum(1).double()
+        loss = (weight * result.edge_loss).sum(1).double()
+        first = worlds.loss.isinf()
+        worlds.inlier_loss = torch.where(first, inlier_loss, worlds.inlier_loss.lerp(inlier_loss, RUNNING_RATE))
+        worlds.loss = torch.where(first, loss, worlds.loss.lerp(loss, RUNNING_RATE))
+        if options.outlier_margin is not None:
+            rejected = 1 - (weight * result.inlier_share).sum(1).double()
+            wider = worlds.margin * torch.where(rejected > options.max_rejected, 1.01, 0.99)
+            worlds.margin = wider.clamp(min=options.outlier_margin)
+
+    # ---- the whole run
+
+    def run(self, callback: Callback | None = None, checkpoint: Path | None = None) -> None:
+        """To the end; KeyboardInterrupt leaves the state as it is and goes on to the caller."""
+        options = self.options
+        prune_at = {int(share * options.iterations): count for share, count in options.keep}
+        key = fingerprint(self.problem, options) if checkpoint else ""
+        begin, saved, first = time.monotonic(), time.monotonic(), self.iteration
+        while self.iteration < options.iterations:
+            if self.iteration in prune_at:
+                self._keep(prune_at[self.iteration])
+            self.step()
+            if self.iteration % REPORT_EVERY and self.iteration != options.iterations:
+                continue
+            self._guard()
+            for name, loss in zip(self.worlds.names, self.worlds.loss.tolist(), strict=True):
+                self.history[name].append((self.iteration, loss))
+            now = time.monotonic()
+            if checkpoint and now - saved >= options.checkpoint_seconds:
+                self.save(checkpoint, key)
+                saved = now
+            if callback:
+                left = (now - begin) / (self.iteration - first) * (options.iterations - self.iteration)
+                callback(self._progress(left))
+        if checkpoint:
+            self.save(checkpoint, key)
+
+    def save(self, path: Path, key: str) -> None:
+        save_checkpoint(
+            path,
+            worlds=self.worlds,
+            header={"key": key, "iteration": self.iteration, "damping": self.damping, "history": self.history},
+        )
+
+    def resume(self, path: Path) -> None:
+        """Continue from a checkpoint of the same matches and settings."""
+        self.worlds, header = load_checkpoint(path, key=fingerprint(self.problem, self.options))
+        self.iteration, self.damping = header["iteration"], header["damping"]
+        self.history = header["history"]
+        self._good = self.worlds.copy()
+
+    def epipolar(self) -> list[tuple[float, float]]:
+        """Share of supporting matches and median epipolar distance of every world."""
+        poses = edge_poses(self.problem.tree.compose(self.worlds.parent_from_child), self.edges)
+        tan = self.image_log_tan().exp()
+        return [self.score.share(poses[b], tan[b]) for b in range(len(self.worlds.names))]
+
+    def _keep(self, count: int) -> None:
+        shares = np.array([share for share, _ in self.epipolar()])
+        keep = sorted(np.argsort(-shares, kind="stable")[:count].tolist())
+        self.worlds = self.worlds.select(keep)
+        self._good = self.worlds.copy()
+
+    def _guard(self) -> None:
+        """A world that left the numbers is dropped; if none is left, the last good state goes on with smaller steps."""
+        fine = self.worlds.finite()
+        if not any(fine):
+            self.damping /= 2
+            if self.damping < 0.05:
+                raise GeometryError("every hypothesis diverged: the matches do not describe a rigid scene; check them")
+            self.worlds = self._good
+        elif not all(fine):
+            self.worlds = self.worlds.select([k for k, ok in enumerate(fine) if ok])
+        self._good = self.worlds.copy()
+
+    def _progress(self, seconds_left: float) -> Progress:
+        support = self.epipolar()
+        best = int(np.argmax([share for share, _ in support]))
+        return Progress(
+            iteration=self.iteration,
+            iterations=self.options.iterations,
+            best=best,
+            loss=float(self.worlds.loss[best]),
+            median_px=support[best][1],
+            fov_deg=float(np.degrees(2 * self.worlds.log_tan[best, :, 0].exp().atan().median())),
+            seconds_left=seconds_left,
+            worlds=self.worlds,
+            problem=self.problem,
+        )
+
+    def solutions(self) -> list[Solution]:
+        """Every surviving world, best supported first."""
+        worlds, problem = self.worlds, self.problem
+        cam_from_world = se3.inverse(problem.tree.compose(worlds.parent_from_child)).numpy()
+        half = problem.half_side_px[:, None]
+        focal = half / self.image_log_tan().exp().numpy()
+        support = self.epipolar()
+        order = np.argsort([-share for share, _ in support], kind="stable")
+        return [
+            Solution(
+                graph=problem.graph,
+                name=worlds.names[b],
+                loss=float(worlds.loss[b]),
+                epipolar_share=support[b][0],
+                cam_from_world=cam_from_world[b],
+                camera_of_image=problem.camera_of_image.numpy(),
+                focal_px=focal[b],
+                log_depth=worlds.cells[b, ..., 0].numpy().copy(),
+                log_variance=worlds.cells[b, ..., 1].numpy().copy(),
+                edge_weight=worlds.edge_weight[b].numpy().copy(),
+            )
+            for b in order
+        ]
+
+
+def solve_graph(
+    matches: Matches,
+    graph: ViewGraph,
+    options: SolverOptions,
+    *,
+    callback: Callback | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+) -> Solver:
+    """Solve one connected view graph from a cold start; the solver's `solutions()` are the surviving worlds."""
+    problem = make_problem(matches, graph, options)
+    solver = Solver(matches, problem, options)
+    if resume and checkpoint and checkpoint.exists():
+        solver.resume(checkpoint)
+    try:
+        solver.run(callback, checkpoint)
+    except KeyboardInterrupt:
+        solver.interrupted = True
+    return solver

@@ -1,0 +1,109 @@
+"""Settings of the first-order solver. Measured defaults name their measurement in docs/method.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from proba.objective import ObjectiveOptions
+
+Steps = tuple[tuple[float, float], ...]
+"""A piecewise constant schedule: (share of the iterations, value from there on)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSizes:
+    """AdamW step sizes over the run, as (share of the iterations, value) steps."""
+
+    pose: Steps = ((0.0, 5e-3),)
+    """Pose generators: camera translation and rotation, rotation about the scene pivot."""
+    depth: Steps = ((0.0, 3e-3), (0.3, 7e-3), (0.6, 1e-2))
+    """Log-depth. Slow early, so that poses align before relief chooses a sign."""
+    variance: Steps = ((0.0, 1e-2),)
+    """Log-variance."""
+    focal: Steps = ((0.0, 0.0), (0.6, 1e-3))
+    """Log-focal. Frozen while relief is flat: free, it runs to 84-100 degrees."""
+    focal_separate: Steps = ((0.0, 0.0), (0.42, 3e-3))
+    """Log-focal where images do not share intrinsics: they start further from their own."""
+    decay_from: float = 0.6
+    """Share of the iterations after which all step sizes fall on a cosine ..."""
+    decay_to: float = 0.02
+    """... to this share of themselves."""
+    beta1: float = 0.9
+    beta2: float = 0.999
+    weight_decay: float = 0.0
+    """Decoupled decay of log-depth and log-variance towards 0 (depth 1, variance 1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverOptions:
+    """The first-order solver: from identity poses, depth 1 and variance 1 to a coarse reconstruction."""
+
+    iterations: int = 2400
+    """Iterations of the whole run; every schedule is a share of it. The paper uses 30000 without the refinement."""
+    hypotheses: Literal["portfolio", "cold"] = "portfolio"
+    """portfolio: start fields of view x mirror, and a world seeded from two-view geometry, pruned on the way. cold: the
+    paper's strict regime, 45 degrees and its mirror world."""
+    start_fov_deg: tuple[float, ...] = (17.0, 25.0, 36.0, 50.0, 66.0, 85.0)
+    """Start fields of view (longest side) of the portfolio."""
+    two_view_world: bool = True
+    """Add a world seeded from two-view relative poses to the portfolio."""
+    keep: tuple[tuple[float, int], ...] = ((0.42, 5), (0.65, 3))
+    """Pruning: at this share of the iterations keep the best so many worlds."""
+    map_size: int = 32
+    """Cells a side of the finest depth and variance maps."""
+    levels: tuple[tuple[float, int], ...] = ((0.0, 1), (0.1, 2), (0.2, 4), (0.3, 8), (0.45, 16), (0.6, 32))
+    """Coarse to fine: cells a side of the depth maps by share of the iterations (capped at map_size)."""
+    variance_maps_from: float = 0.6
+    """One variance an image before this share of the iterations, a map after it."""
+    batch: tuple[tuple[float, int], ...] = ((0.0, 24), (0.45, 48), (0.75, 128))
+    """Matches an edge in a minibatch."""
+    max_matches: int = 2048
+    """Matches of an edge beyond this are left out of the first-order solve (bounds memory)."""
+    step_sizes: StepSizes = field(default_factory=StepSizes)
+    """Step sizes and their schedule."""
+    pose_steps: Literal["pivot", "twist"] = "pivot"
+    """pivot: steps on the group with over-complete generators. twist: the paper's twist coordinates."""
+    mirror: Literal["copy", "regularise", "off"] = "copy"
+    """How a mirror world is tied to its primary: exact mirror copies of its poses, the paper's L1 pull, or no mirror worlds."""
+    mirror_until: float = 0.3
+    """Share of the iterations during which the tie lasts; it must outlast the birth of relief."""
+    mirror_lambda: float = 100.0
+    """Start weight of the L1 pull (paper: 100), decaying linearly to 0."""
+    adaptive_weights: bool = True
+    """Adaptive edge weights of the paper."""
+    weights_from: float = 1 / 6
+    """Share of the iterations before edge weights move (paper: 5000 of 30000)."""
+    weights_gain: float = 3.0
+    """EMA rate times the iterations (paper: 1e-4 x 30000)."""
+    outlier_margin: float | None = 10.0
+    """A match is an outlier where its loss exceeds the inliers' running mean by about this much; None: plain Gaussian NLL."""
+    max_rejected: float = 0.6
+    """Bound on the share of rejected matches: beyond it the margin widens."""
+    roll: bool = True
+    """Start images that are turned against the others by their quarter turns instead of identity."""
+    share: Literal["camera", "folder", "all", "none"] = "camera"
+    """Which images share intrinsics: those of one camera (equal size and EXIF camera), of one folder, all, or none."""
+    focal: Literal["free", "init", "fixed"] = "free"
+    """Known focal lengths: ignored, used as start and weak prior, or held."""
+    focal_prior_sigma: float = 0.1
+    """Standard deviation of the prior on log-focal under `init`."""
+    square_pixels: bool = True
+    """One focal a camera instead of two."""
+    objective: ObjectiveOptions = field(default_factory=ObjectiveOptions)
+    """The likelihood."""
+    backend: Literal["fused", "reference"] = "fused"
+    """fused: closed-form kernel. reference: torch autograd, slow; needed for anisotropic Gaussians."""
+    seed: int = 0
+    """Seed of everything random."""
+    checkpoint_seconds: float = 10.0
+    """Time between checkpoints."""
+
+
+def value_at(steps: tuple[tuple[float, float], ...], share: float) -> float:
+    """The value of a piecewise constant schedule."""
+    value = steps[0][1]
+    for begin, later in steps:
+        if share >= begin:
+            value = later
+    return value

@@ -1,0 +1,102 @@
+"""A world seeded from two-view geometry: relative poses of the tree's edges, one focal from six-point estimates."""
+
+from __future__ import annotations
+
+import numpy as np
+import poselib
+import torch
+
+from proba.matches import Matches
+from proba.solver.options import SolverOptions
+from proba.solver.problem import Problem
+from proba.solver.worlds import World
+
+FOV_DEG_TRUSTED = (10.0, 120.0)
+MAX_POINTS = 500
+MAX_FOCAL_EDGES = 60
+RANSAC = {"max_iterations": 500, "min_iterations": 50, "seed": 0}
+
+
+def two_view_start(matches: Matches, problem: Problem, options: SolverOptions) -> World | None:
+    """None where no edge gives a believable focal length."""
+    log_tan = _log_tan(matches, problem)
+    if log_tan is None:
+        return None
+    graph = problem.graph
+    poses = torch.eye(4, dtype=torch.float64).repeat(problem.n_images, 1, 1)
+    poses[:, :3, :3] = problem.start_rotation
+    for child, parent in enumerate(graph.parent):
+        if parent < 0:
+            continue
+        relative = _parent_from_child(matches, problem, int(parent), child, log_tan)
+        if relative is not None:
+            poses[child] = torch.from_numpy(relative)
+    return World(
+        name="two-view", fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses
+    )
+
+
+def _rays(matches: Matches, problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
+    """Matches of two local images in normalised coordinates, [M, 2] each."""
+    edge = np.nonzero((problem.graph.edges == (min(a, b), max(a, b))).all(1))[0][0]
+    packed = problem.matches
+    window = slice(int(packed.offset[edge]), int(packed.offset[edge] + min(packed.count[edge], MAX_POINTS)))
+    first = np.stack([packed.x_i[window].numpy(), packed.y_i[window].numpy()], 1).astype(np.float64)
+    second = np.stack([packed.x_j[window].numpy(), packed.y_j[window].numpy()], 1).astype(np.float64)
+    return (first, second) if a < b else (second, first)
+
+
+def _log_tan(matches: Matches, problem: Problem) -> float | None:
+    """Weighted median of six-point focals over the strongest edges (one focal for all: a start value)."""
+    if problem.known_log_tan is not None:
+        return float(problem.known_log_tan.mean())
+    graph = problem.graph
+    values, weights = [], []
+    low, high = (np.log(np.tan(np.radians(fov) / 2)) for fov in FOV_DEG_TRUSTED)
+    for e in np.argsort(-graph.similarity, kind="stable")[:MAX_FOCAL_EDGES]:
+        x, y = _rays(matches, problem, *map(int, graph.edges[e]))
+        if len(x) < 20:
+            continue
+        # Unit: half the longest side; two pixels of a 1024 px image.
+        pair, info = poselib.estimate_shared_focal_relative_pose(
+            x, y, [0.0, 0.0], {"max_epipolar_error": 2 / 512, **RANSAC}, {}
+        )
+        focal = pair.camera1.focal()
+        if info["num_inliers"] < 15 or not np.isfinite(focal) or focal <= 0:
+            continue
+        log_tan = -np.log(focal)
+        if low < log_tan < high:
+            values.append(log_tan)
+            weights.append(info["num_inliers"] * info["inlier_ratio"])
+    if not values:
+        return None
+    order = np.argsort(values)
+    cumulative = np.cumsum(np.array(weights)[order])
+    return float(np.array(values)[order][np.searchsorted(cumulative, cumulative[-1] / 2)])
+
+
+def _parent_from_child(
+    matches: Matches, problem: Problem, parent: int, child: int, log_tan: float
+) -> np.ndarray | None:
+    """Relative pose with the baseline scaled so that the median depth is 1, as every map starts there."""
+    x, y = _rays(matches, problem, child, parent)
+    if len(x) < 8:
+        return None
+    rays_child, rays_parent = x * np.exp(log_tan), y * np.exp(log_tan)
+    unit = {"model": "SIMPLE_PINHOLE", "width": 2, "height": 2, "params": [1.0, 0.0, 0.0]}
+    pose, info = poselib.estimate_relative_pose(
+        rays_child, rays_parent, unit, unit, {"max_epipolar_error": 2 / 512 * np.exp(log_tan), **RANSAC}, {}
+    )
+    if info["num_inliers"] < 8:
+        return None
+    inliers = np.array(info["inliers"], bool)
+    a = np.c_[rays_child[inliers], np.ones(inliers.sum())] @ pose.R.T
+    b = np.c_[rays_parent[inliers], np.ones(inliers.sum())]
+    normal = np.cross(b, a)
+    depth = -(normal * np.cross(b, pose.t)).sum(1) / ((normal**2).sum(1) + 1e-15)
+    relative = np.eye(4)
+    relative[:3, :3] = pose.R
+    in_front = depth[depth > 0]
+    if len(in_front):
+        relative[:3, 3] = pose.t / np.median(in_front)
+    return relative
