@@ -10,7 +10,7 @@ class GraphOptions:
     """Which image pairs the solver looks at, and how much it trusts them at first."""
 
     n_neig: int = 8
-    """Each image is joined to its n_neig - 1 most similar ones. 8 was as good as the paper's 20, and faster."""
+    """Each image is joined to its n_neig - 1 most similar ones; 8 did as well as the paper's 20, faster."""
     min_matches: int = 30
     """Pairs with fewer matches are dropped unless the tree needs them (most false pairs have fewer)."""
     weight_power: float = 0.5

@@ -37,7 +37,7 @@ def spanning_tree(weights: np.ndarray) -> np.ndarray:
 
 
 def augment(weights: np.ndarray, n_neig: int) -> np.ndarray:
-    """Pairs [E, 2] (i < j, sorted) of each node and its n_neig - 1 most similar ones; zero weight is no link."""
+    """Pairs [E, 2] (i < j, sorted) of each node and its n_neig - 1 most similar ones; zero is no link."""
     n = len(weights)
     keep = min(n_neig - 1, n - 1)
     off_diagonal = np.where(np.eye(n, dtype=bool), -np.inf, weights)  # [N, N]

@@ -1,0 +1,163 @@
+"""Rotations: exponential, logarithm, Jacobians, quaternions. Batched, differentiable, stable at 0 and pi."""
+
+from __future__ import annotations
+
+from math import factorial
+
+import torch
+from torch import Tensor
+
+# Below this squared angle (rad^2) ten Taylor terms are exact to double precision, and free of cancellation.
+_SERIES_BOUND = 2.0
+_N_TERMS = 10
+# Coefficients of x^k, x = angle^2, of the functions of `coefficients`.
+_SERIES_A = [(-1) ** k / factorial(2 * k + 1) for k in range(_N_TERMS)]
+_SERIES_B = [(-1) ** k / factorial(2 * k + 2) for k in range(_N_TERMS)]
+_SERIES_C = [(-1) ** k / factorial(2 * k + 3) for k in range(_N_TERMS)]
+# |Bernoulli(2k + 2)| / (2k + 2)!, of a series that converges more slowly.
+_SERIES_D_BOUND = 0.5
+_SERIES_D = [1 / 12, 1 / 720, 1 / 30240, 1 / 1209600, 1 / 47900160, 691 / 1307674368000, 1 / 74724249600]
+_SERIES_D += [3617 / 10670622842880000]
+
+
+def hat(w: Tensor) -> Tensor:
+    """Cross-product matrix of w [..., 3]: hat(w) @ a = w x a. Returns [..., 3, 3]."""
+    x, y, z = w.unbind(-1)
+    o = torch.zeros_like(x)
+    return torch.stack([o, -z, y, z, o, -x, -y, x, o], dim=-1).unflatten(-1, (3, 3))
+
+
+def vee(W: Tensor) -> Tensor:
+    """Inverse of `hat`, of the skew-symmetric part of W [..., 3, 3]. Returns [..., 3]."""
+    return 0.5 * torch.stack(
+        [W[..., 2, 1] - W[..., 1, 2], W[..., 0, 2] - W[..., 2, 0], W[..., 1, 0] - W[..., 0, 1]], dim=-1
+    )
+
+
+def polynomial(series: list[float], x: Tensor) -> Tensor:
+    """sum_k series[k] x^k by Horner's rule."""
+    value = torch.full_like(x, series[-1])
+    for c in reversed(series[:-1]):
+        value = value * x + c
+    return value
+
+
+def split_small(x: Tensor, bound: float = _SERIES_BOUND) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For squared angles x: whether to use the series, x for the series, x and the angle for the closed form.
+
+    Each branch gets a harmless argument where the other one is used, so that no gradient becomes NaN.
+    """
+    small = x < bound
+    x_closed = x.masked_fill(small, 1.0)
+    return small, x.masked_fill(~small, 0.0), x_closed, x_closed.sqrt()
+
+
+def coefficients(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rodrigues coefficients of the squared angle x [...], theta = sqrt(x), each [...].
+
+    A = sin(theta) / theta, B = (1 - cos(theta)) / theta^2, C = (theta - sin(theta)) / theta^3.
+    """
+    small, x_series, x_closed, theta = split_small(x)
+    sin = theta.sin()
+    a = torch.where(small, polynomial(_SERIES_A, x_series), sin / theta)
+    b = torch.where(small, polynomial(_SERIES_B, x_series), (1 - theta.cos()) / x_closed)
+    c = torch.where(small, polynomial(_SERIES_C, x_series), (theta - sin) / (theta * x_closed))
+    return a, b, c
+
+
+def exp(w: Tensor) -> Tensor:
+    """Rotation matrix [..., 3, 3] of the rotation vector w [..., 3]."""
+    a, b, _ = coefficients((w * w).sum(-1))
+    W = hat(w)  # [..., 3, 3]
+    return _identity_like(W) + a[..., None, None] * W + b[..., None, None] * (W @ W)
+
+
+def log(R: Tensor) -> Tensor:
+    """Rotation vector [..., 3], of length at most pi, of R [..., 3, 3].
+
+    It goes through the quaternion, where neither 0 nor pi is a singular point. At pi the axis has two signs;
+    one of them is returned, and the gradient is that of its branch.
+    """
+    q = to_quaternion(R)  # [..., 4], w >= 0
+    w, v = q[..., 0], q[..., 1:]
+    s2 = (v * v).sum(-1)  # squared sine of half the angle
+    small = s2 < 1e-12
+    s = s2.masked_fill(small, 1.0).sqrt()
+    # atan(s / w) / s; its series in s^2 / w^2 needs two terms only so close to zero.
+    w_series = w.masked_fill(~small, 1.0)
+    near_zero = (1 - s2 / (3 * w_series.square())) / w_series
+    half_angle_over_sine = torch.where(small, near_zero, torch.atan2(s, w) / s)
+    return 2 * half_angle_over_sine[..., None] * v
+
+
+def right_jacobian(w: Tensor) -> Tensor:
+    """J [..., 3, 3] of w [..., 3] with exp(w + e) = exp(w) exp(J e) to first order."""
+    _, b, c = coefficients((w * w).sum(-1))
+    W = hat(w)  # [..., 3, 3]
+    return _identity_like(W) - b[..., None, None] * W + c[..., None, None] * (W @ W)
+
+
+def right_jacobian_inverse(w: Tensor) -> Tensor:
+    """Inverse of `right_jacobian`, [..., 3, 3]; it exists for angles below 2 pi."""
+    W = hat(w)  # [..., 3, 3]
+    d = _inverse_coefficient((w * w).sum(-1))
+    return _identity_like(W) + 0.5 * W + d[..., None, None] * (W @ W)
+
+
+def project(M: Tensor) -> Tensor:
+    """Rotation [..., 3, 3] nearest to M [..., 3, 3] in the Frobenius norm."""
+    U, _, Vh = torch.linalg.svd(M)
+    sign = torch.linalg.det(U @ Vh).sign()  # [...]
+    signs = torch.stack([torch.ones_like(sign), torch.ones_like(sign), sign], dim=-1)  # [..., 3]
+    return (U * signs[..., None, :]) @ Vh
+
+
+def to_quaternion(R: Tensor) -> Tensor:
+    """Unit quaternion (w, x, y, z) [..., 4] of R [..., 3, 3], with w >= 0.
+
+    The rows of 4 q q^T are linear in R; the one with the largest diagonal entry is normalised.
+    """
+    (r00, r01, r02), (r10, r11, r12), (r20, r21, r22) = (row.unbind(-1) for row in R.unbind(-2))
+    wx, wy, wz = r21 - r12, r02 - r20, r10 - r01
+    xy, xz, yz = r01 + r10, r02 + r20, r12 + r21
+    outer = torch.stack(
+        [
+            torch.stack([1 + r00 + r11 + r22, wx, wy, wz], dim=-1),
+            torch.stack([wx, 1 + r00 - r11 - r22, xy, xz], dim=-1),
+            torch.stack([wy, xy, 1 - r00 + r11 - r22, yz], dim=-1),
+            torch.stack([wz, xz, yz, 1 - r00 - r11 + r22], dim=-1),
+        ],
+        dim=-2,
+    )  # [..., 4, 4]
+    largest = outer.detach().diagonal(dim1=-2, dim2=-1).argmax(-1)  # [...]
+    row = outer.gather(-2, largest[..., None, None].expand(*largest.shape, 1, 4)).squeeze(-2)  # [..., 4]
+    row = torch.where(row[..., :1] < 0, -row, row)
+    return row / row.norm(dim=-1, keepdim=True)
+
+
+def from_quaternion(q: Tensor) -> Tensor:
+    """Rotation matrix [..., 3, 3] of the quaternion (w, x, y, z) [..., 4] of any length."""
+    w, x, y, z = (q / q.norm(dim=-1, keepdim=True)).unbind(-1)
+    entries = [
+        1 - 2 * (y * y + z * z),
+        2 * (x * y - w * z),
+        2 * (x * z + w * y),
+        2 * (x * y + w * z),
+        1 - 2 * (x * x + z * z),
+        2 * (y * z - w * x),
+        2 * (x * z - w * y),
+        2 * (y * z + w * x),
+        1 - 2 * (x * x + y * y),
+    ]
+    return torch.stack(entries, dim=-1).unflatten(-1, (3, 3))
+
+
+def _inverse_coefficient(x: Tensor) -> Tensor:
+    """(1 - A / (2 B)) / theta^2 of the squared angle x [...], with A and B as in `coefficients`."""
+    small, x_series, x_closed, theta = split_small(x, _SERIES_D_BOUND)
+    half_cot = theta * theta.sin() / (2 * (1 - theta.cos()))  # A / (2 B)
+    return torch.where(small, polynomial(_SERIES_D, x_series), (1 - half_cot) / x_closed)
+
+
+def _identity_like(W: Tensor) -> Tensor:
+    return torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
