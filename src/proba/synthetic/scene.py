@@ -1,0 +1,114 @@
+"""A scene with exact cameras and geometry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from proba.io.ground_truth import GroundTruth
+from proba.synthetic.raycast import Solids, cast
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """Solids seen by pinhole cameras. Metres; OpenCV axes; first pixel centre at (0.5, 0.5)."""
+
+    name: str
+    solids: Solids
+    rotation: np.ndarray  # [N, 3, 3] float64, x_cam = R x_world + t
+    translation: np.ndarray  # [N, 3] float64
+    intrinsics: np.ndarray  # [N, 4] float64: fx, fy, cx, cy
+    width: int
+    height: int
+    max_range: float = float("inf")
+    """Rays see nothing beyond this distance in metres, as if the air were thick; it keeps long scenes cheap."""
+
+    @property
+    def n_images(self) -> int:
+        return len(self.rotation)
+
+    @property
+    def image_names(self) -> list[str]:
+        return [f"{k:03d}.png" for k in range(self.n_images)]
+
+    @property
+    def fov_deg(self) -> float:
+        """Field of view of the first camera along the longest side."""
+        focal_px = self.intrinsics[0, 0 if self.width >= self.height else 1]
+        return float(np.degrees(2 * np.arctan(max(self.width, self.height) / (2 * focal_px))))
+
+    @property
+    def centres(self) -> np.ndarray:  # [N, 3]
+        return -np.einsum("nji,nj->ni", self.rotation, self.translation)
+
+    def centre(self, image: int) -> np.ndarray:  # [3]
+        return -self.rotation[image].T @ self.translation[image]
+
+    def _near(self, image: int) -> Solids:
+        return self.solids.near(self.centre(image), self.max_range)
+
+    @property
+    def cam_from_world(self) -> np.ndarray:  # [N, 4, 4]
+        transform = np.tile(np.eye(4), (self.n_images, 1, 1))
+        transform[:, :3, :3], transform[:, :3, 3] = self.rotation, self.translation
+        return transform
+
+    def rays(self, image: int, pixels: np.ndarray) -> np.ndarray:
+        """Directions in the world through pixels [R, 2]; their z in the camera's frame is 1, so length is depth."""
+        fx, fy, cx, cy = self.intrinsics[image]
+        in_camera = np.stack(
+            [(pixels[:, 0] - cx) / fx, (pixels[:, 1] - cy) / fy, np.ones(len(pixels))], axis=1
+        )  # [R, 3]
+        return in_camera @ self.rotation[image]
+
+    def project(self, image: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels [P, 2] and depths [P] of world points [P, 3]; pixels are NaN behind the camera."""
+        fx, fy, cx, cy = self.intrinsics[image]
+        in_camera = points @ self.rotation[image].T + self.translation[image]  # [P, 3]
+        depth = in_camera[:, 2]
+        z = np.where(depth > 1e-6, depth, np.nan)
+        return np.stack([fx * in_camera[:, 0] / z + cx, fy * in_camera[:, 1] / z + cy], axis=1), depth
+
+    def cast(self, image: int, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Depth [R] (inf: nothing) and index of the solid [R] (-1: none) at pixels [R, 2]."""
+        return cast(self._near(image), self.centre(image), self.rays(image, pixels), self.max_range)
+
+    def depth_map(self, image: int, width: int, height: int) -> np.ndarray:  # [height, width]
+        """Depth at the cell centres of a grid over the whole image, inf where nothing is seen."""
+        return self.cast(image, self.grid(width, height))[0].reshape(height, width)
+
+    def grid(self, columns: int, rows: int) -> np.ndarray:  # [rows * columns, 2]
+        """Pixels at the centres of equal cells, row by row."""
+        x = (np.arange(columns) + 0.5) * self.width / columns
+        y = (np.arange(rows) + 0.5) * self.height / rows
+        return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+
+    def visible(self, image: int, points: np.ndarray) -> np.ndarray:  # [P] bool
+        """Whether nothing stands between the camera and points [P, 3] on surfaces; the frame is not looked at."""
+        to_points = points - self.centre(image)
+        reach = np.linalg.norm(to_points, axis=1)
+        distance, _ = cast(self._near(image), self.centre(image), to_points)
+        return (distance > 1 - 1e-6) & (reach <= self.max_range)
+
+    def sample_points(self, columns: int = 64, rows: int = 48) -> np.ndarray:  # [P, 3]
+        """The seen surfaces as a cloud: the grid of every image, lifted to 3D."""
+        pixels = self.grid(columns, rows)
+        clouds = []
+        for k in range(self.n_images):
+            depth, _ = self.cast(k, pixels)
+            seen = np.isfinite(depth)
+            clouds.append(self.centre(k) + depth[seen, None] * self.rays(k, pixels[seen]))
+        return np.concatenate(clouds)
+
+    def ground_truth(self, cloud: bool = True) -> GroundTruth:
+        """Exact cameras, and the seen surfaces as a cloud unless it is switched off."""
+        return GroundTruth(
+            names=self.image_names,
+            cam_from_world=self.cam_from_world,
+            intrinsics=self.intrinsics.copy(),
+            width=np.full(self.n_images, self.width),
+            height=np.full(self.n_images, self.height),
+            metres_per_unit=1.0,
+            points=self.sample_points() if cloud else None,
+        )
