@@ -1,0 +1,154 @@
+"""The state of the refinement: poses, intrinsics, points, and which observations hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from proba.matches import Matches
+from proba.refine.tracks import Tracks
+from proba.solution import Solution
+
+UNIT_SIDE_PX = 1024.0
+"""Images are scaled to this longest side, so that every pixel threshold means the same for all of them."""
+FX, FY, CX, CY, K1, K2 = range(6)
+_UNDISTORT_ITERATIONS = 12
+
+
+@dataclass(kw_only=True)
+class Bundle:
+    """Cameras and points of one world. Pixels are unit pixels, see UNIT_SIDE_PX."""
+
+    tracks: Tracks
+    cam_from_world: np.ndarray  # [N, 4, 4] float64
+    camera_of_image: np.ndarray  # [N] int
+    camera_size: np.ndarray  # [C, 2] float64, width and height
+    intrinsics: np.ndarray  # [C, 6] float64: fx, fy, cx, cy, k1, k2
+    camera_model: list[str]
+    """COLMAP's model name of each camera; the parameters a model lacks stay at the centre, or zero."""
+    xyz: np.ndarray  # [T, 3] float64
+    alive: np.ndarray  # [K] bool, observations that agree with the rest
+
+    @property
+    def n_images(self) -> int:
+        return len(self.cam_from_world)
+
+    @property
+    def n_cameras(self) -> int:
+        return len(self.intrinsics)
+
+    @property
+    def centres(self) -> np.ndarray:  # [N, 3], camera centres in the world
+        rotation, translation = self.cam_from_world[:, :3, :3], self.cam_from_world[:, :3, 3]
+        return -np.einsum("nji,nj->ni", rotation, translation)
+
+    @property
+    def share(self) -> float:
+        """Share of the observations that hold."""
+        return float(self.alive.mean()) if len(self.alive) else 0.0
+
+    def alive_per_track(self, images: np.ndarray | None = None) -> np.ndarray:
+        """Number of observations [T] that hold, counting only `images` [N] bool."""
+        held = self.alive if images is None else self.alive & images[self.tracks.image]
+        return per_track_sum(self.tracks, held)
+
+    def with_tracks(self, tracks: Tracks) -> Bundle:
+        """The same cameras with other tracks, whose points are not known yet."""
+        xyz, alive = np.zeros((tracks.n_tracks, 3)), np.zeros(tracks.n_observations, bool)
+        return replace(self, tracks=tracks, xyz=xyz, alive=alive)
+
+
+def per_track_sum(tracks: Tracks, values: np.ndarray) -> np.ndarray:
+    """Sums [T, ...] over the observations of each track; every track has at least one."""
+    if tracks.n_tracks == 0:
+        return np.zeros((0, *values.shape[1:]))
+    dtype = np.int64 if values.dtype == bool else values.dtype
+    return np.add.reduceat(values, tracks.offset[:-1], axis=0, dtype=dtype)
+
+
+def unit_px(matches: Matches, solution: Solution) -> np.ndarray:
+    """Size [N] of a unit pixel in original pixels, for each image of the solution."""
+    infos = [matches.images[k] for k in solution.graph.images]
+    return np.array([2 * info.half_side_px / UNIT_SIDE_PX for info in infos])
+
+
+def unit_tracks(tracks: Tracks, unit: np.ndarray) -> Tracks:
+    """Tracks in original pixels as tracks in unit pixels; `unit` [N]."""
+    return Tracks(tracks.offset, tracks.image, tracks.xy / unit[tracks.image, None])
+
+
+def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -> Bundle:
+    """Cameras of a world with `tracks` (unit pixels); points are not set yet."""
+    infos = [matches.images[k] for k in solution.graph.images]
+    unit = unit_px(matches, solution)  # [N]
+    size = np.array([[info.width, info.height] for info in infos]) / unit[:, None]  # [N, 2]
+    focal = solution.focal_px / unit[:, None]  # [N, 2]
+    _, first, camera_of_image = np.unique(solution.camera_of_image, return_index=True, return_inverse=True)
+    n_cameras = len(first)
+    count = np.bincount(camera_of_image, minlength=n_cameras)[:, None]  # [C, 1]
+    log_focal = np.zeros((n_cameras, 2))
+    np.add.at(log_focal, camera_of_image, np.log(focal))
+    intrinsics = np.zeros((n_cameras, 6))
+    intrinsics[:, [FX, FY]] = np.exp(log_focal / count)
+    intrinsics[:, [CX, CY]] = size[first] / 2
+    ratio = intrinsics[:, FX] / intrinsics[:, FY]
+    model = ["SIMPLE_PINHOLE" if abs(r - 1) < 1e-6 else "PINHOLE" for r in ratio]
+    return Bundle(
+        tracks=tracks,
+        cam_from_world=solution.cam_from_world.astype(np.float64).copy(),
+        camera_of_image=camera_of_image,
+        camera_size=size[first],
+        intrinsics=intrinsics,
+        camera_model=model,
+        xyz=np.zeros((tracks.n_tracks, 3)),
+        alive=np.zeros(tracks.n_observations, bool),
+    )
+
+
+def project(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:
+    """Projections [K, 2] in unit pixels and depths [K] of every observation's point."""
+    point_cam = points_in_cameras(bundle)  # [K, 3]
+    depth = point_cam[:, 2]
+    safe = np.where(np.abs(depth) > 1e-12, depth, 1e-12)  # [K]
+    ray = point_cam[:, :2] / safe[:, None]  # [K, 2]
+    k = bundle.intrinsics[bundle.camera_of_image[bundle.tracks.image]]  # [K, 6]
+    return distort(ray, k) * k[:, [FX, FY]] + k[:, [CX, CY]], depth
+
+
+def points_in_cameras(bundle: Bundle) -> np.ndarray:
+    """The point of each observation in the frame of its camera, [K, 3]."""
+    cam_from_world = bundle.cam_from_world[bundle.tracks.image]  # [K, 4, 4]
+    xyz = bundle.xyz[bundle.tracks.track_of_observation]  # [K, 3]
+    return np.einsum("kij,kj->ki", cam_from_world[:, :3, :3], xyz) + cam_from_world[:, :3, 3]
+
+
+def reprojection_errors(bundle: Bundle) -> np.ndarray:
+    """Error [K] of each observation in unit pixels; infinite behind the camera."""
+    projected, depth = project(bundle)
+    error = np.linalg.norm(projected - bundle.tracks.xy, axis=1)
+    return np.where(depth > 1e-9, error, np.inf)
+
+
+def distort(ray: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
+    """Rays x/z, y/z [K, 2] after COLMAP's radial distortion with `intrinsics` [K, 6]."""
+    square = (ray * ray).sum(axis=1)  # [K]
+    return ray * (1 + square * (intrinsics[:, K1] + square * intrinsics[:, K2]))[:, None]
+
+
+def pixel_rays(xy: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
+    """Undistorted rays x/z, y/z [K, 2] of unit pixels [K, 2] with `intrinsics` [K, 6]."""
+    distorted = (xy - intrinsics[:, [CX, CY]]) / intrinsics[:, [FX, FY]]  # [K, 2]
+    ray = distorted
+    if not intrinsics[:, [K1, K2]].any():
+        return ray
+    for _ in range(_UNDISTORT_ITERATIONS):
+        square = (ray * ray).sum(axis=1)
+        factor = 1 + square * (intrinsics[:, K1] + square * intrinsics[:, K2])
+        ray = distorted / np.clip(factor, 0.3, 3.0)[:, None]
+    return ray
+
+
+def observation_rays(bundle: Bundle) -> np.ndarray:
+    """Undistorted rays [K, 2] of all observations."""
+    return pixel_rays(bundle.tracks.xy, bundle.intrinsics[bundle.camera_of_image[bundle.tracks.image]])

@@ -1,0 +1,131 @@
+"""Points of tracks: from the solver's depth maps, and linear from known poses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
+from proba.refine.tracks import Tracks
+
+_REWEIGHT_ROUNDS = 3
+
+
+def points_from_depth_maps(bundle: Bundle, log_depth: np.ndarray) -> Bundle:
+    """Each point at the median over its observations, lifted by the depth maps `log_depth` [N, m, m]."""
+    tracks = bundle.tracks
+    image = tracks.image
+    relative = tracks.xy / bundle.camera_size[bundle.camera_of_image[image]]  # [K, 2], in [0, 1]
+    depth = np.exp(sample_maps(log_depth, image, relative))  # [K]
+    ray = observation_rays(bundle)  # [K, 2]
+    point_cam = np.concatenate([ray, np.ones((len(ray), 1))], axis=1) * depth[:, None]  # [K, 3]
+    cam_from_world = bundle.cam_from_world[image]  # [K, 4, 4]
+    lifted = np.einsum("kji,kj->ki", cam_from_world[:, :3, :3], point_cam - cam_from_world[:, :3, 3])  # [K, 3]
+    return replace(bundle, xyz=_track_median(tracks, lifted), alive=np.ones(len(image), bool))
+
+
+def sample_maps(maps: np.ndarray, image: np.ndarray, relative: np.ndarray) -> np.ndarray:
+    """Bilinear samples [K] of `maps` [N, m, m] at `relative` [K, 2] positions (0..1 over width and height)."""
+    side = maps.shape[1]
+    grid = np.clip(relative * side - 0.5, 0, side - 1)  # [K, 2]
+    low = np.floor(grid).astype(np.int64)
+    high = np.minimum(low + 1, side - 1)
+    ax, ay = (grid - low).T  # [K]
+    (x0, y0), (x1, y1) = low.T, high.T
+    upper = (1 - ax) * maps[image, y0, x0] + ax * maps[image, y0, x1]
+    lower = (1 - ax) * maps[image, y1, x0] + ax * maps[image, y1, x1]
+    return (1 - ay) * upper + ay * lower
+
+
+def triangulate(bundle: Bundle, max_error: float, images: np.ndarray | None = None) -> Bundle:
+    """Place every track by linear triangulation (DLT) in the cameras `images` [N] bool; alive where it fits.
+
+    A wrong observation spoils a linear solution, so observations are reweighted by their error a few times.
+    """
+    tracks = bundle.tracks
+    usable = np.ones(tracks.n_observations, bool) if images is None else images[tracks.image]  # [K]
+    rows = _dlt_rows(bundle)  # [K, 2, 4]
+    weight = usable.astype(np.float64)  # [K]
+    for _ in range(_REWEIGHT_ROUNDS):
+        bundle = replace(bundle, xyz=_smallest_vector(per_track_sum(tracks, _gram(rows, weight))))
+        error = reprojection_errors(bundle)  # [K]
+        weight = usable / (1 + (error / max_error) ** 2) ** 2
+        # A track seen by two cameras only cannot outvote either; equal weights keep it well posed.
+        weight = np.where(np.isfinite(error), np.maximum(weight, 1e-6 * usable), 1e-6 * usable)
+    alive = usable & (error < max_error)
+    enough = per_track_sum(tracks, alive) >= 2  # [T]
+    return replace(bundle, alive=alive & enough[tracks.track_of_observation])
+
+
+def ray_angles_deg(bundle: Bundle) -> np.ndarray:
+    """Widest angle [T] between the first and any other ray of a track that holds, as seen from the point."""
+    tracks = bundle.tracks
+    owner = tracks.track_of_observation  # [K]
+    direction = bundle.xyz[owner] - bundle.centres[tracks.image]  # [K, 3]
+    direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-12)
+    position = np.where(bundle.alive, np.arange(len(owner)), len(owner))  # [K]
+    first = np.minimum.reduceat(position, tracks.offset[:-1]) if len(owner) else position  # [T]
+    reference = direction[np.minimum(first, len(owner) - 1)][owner]  # [K, 3]
+    chord = np.where(bundle.alive, np.linalg.norm(direction - reference, axis=1), 0.0)  # [K]
+    widest = np.maximum.reduceat(chord, tracks.offset[:-1]) if len(owner) else chord  # [T]
+    return np.degrees(2 * np.arcsin(np.clip(widest / 2, 0, 1)))
+
+
+def reassess(bundle: Bundle, max_error: float, min_angle_deg: float, images: np.ndarray | None = None) -> Bundle:
+    """Judge every observation afresh: what fits is alive again, and lost points are triangulated anew."""
+    usable = np.ones(bundle.tracks.n_observations, bool) if images is None else images[bundle.tracks.image]
+    owner = bundle.tracks.track_of_observation  # [K]
+    alive = usable & (reprojection_errors(bundle) < max_error)  # [K]
+    lost = per_track_sum(bundle.tracks, alive) < 2  # [T]
+    if lost.any():
+        part = bundle.with_tracks(bundle.tracks.take(np.flatnonzero(lost)))
+        found = triangulate(part, max_error, images)
+        xyz = bundle.xyz.copy()
+        xyz[lost] = found.xyz
+        alive = alive & ~lost[owner]
+        alive[lost[owner]] = found.alive
+        bundle = replace(bundle, xyz=xyz)
+    bundle = replace(bundle, alive=alive)
+    keep = (bundle.alive_per_track() >= 2) & (ray_angles_deg(bundle) >= min_angle_deg)  # [T]
+    return replace(bundle, alive=alive & keep[owner])
+
+
+def observed_depths(bundle: Bundle) -> np.ndarray:
+    """Depth [K] of each observation's point in its camera."""
+    return points_in_cameras(bundle)[:, 2]
+
+
+def _dlt_rows(bundle: Bundle) -> np.ndarray:
+    """The two linear equations [K, 2, 4] that each observation gives for its homogeneous point."""
+    ray = observation_rays(bundle)  # [K, 2]
+    cam_from_world = bundle.cam_from_world[bundle.tracks.image]  # [K, 4, 4]
+    rows = ray[:, :, None] * cam_from_world[:, 2:3, :] - cam_from_world[:, :2, :]  # [K, 2, 4]
+    # Division by the length makes the squares angles, not lengths that grow with the ray.
+    return rows / np.linalg.norm(rows[:, :, :3], axis=2, keepdims=True)
+
+
+def _gram(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Weighted products [K, 4, 4] of the DLT rows [K, 2, 4]."""
+    return np.einsum("k,kai,kaj->kij", weight, rows, rows)
+
+
+def _smallest_vector(gram: np.ndarray) -> np.ndarray:
+    """Points [T, 3] of the smallest eigenvectors of `gram` [T, 4, 4]."""
+    if not len(gram):
+        return np.zeros((0, 3))
+    homogeneous = np.linalg.eigh(gram)[1][:, :, 0]  # [T, 4]
+    scale = homogeneous[:, 3:]
+    return homogeneous[:, :3] / np.where(np.abs(scale) > 1e-9, scale, 1e-9)
+
+
+def _track_median(tracks: Tracks, values: np.ndarray) -> np.ndarray:
+    """Median [T, 3] over the observations of each track, coordinate by coordinate."""
+    owner = tracks.track_of_observation  # [K]
+    low = tracks.offset[:-1] + (tracks.length - 1) // 2  # [T]
+    high = tracks.offset[:-1] + tracks.length // 2
+    columns = []
+    for column in values.T:
+        ordered = column[np.lexsort((column, owner))]  # [K]
+        columns.append((ordered[low] + ordered[high]) / 2)
+    return np.stack(columns, axis=1)
