@@ -44,7 +44,5 @@ def load_checkpoint(path: Path, *, key: str) -> tuple[Worlds, dict]:
     except Exception as error:
         raise InputError(f"checkpoint {path} is damaged ({error}); delete it and run again") from error
     if header["key"] != key:
-        raise InputError(
-            f"checkpoint {path} belongs to other matches or settings; use those, or run without --resume"
-        )
+        raise InputError(f"checkpoint {path} belongs to other matches or settings; use those, or run without --resume")
     return Worlds.from_arrays(header["names"], header["mirror_of"], arrays), header

@@ -125,13 +125,13 @@ class Solver:
     def _rate(self, steps, share: float) -> float:
         sizes = self.options.step_sizes
         fall = max(0.0, (share - sizes.decay_from) / (1 - sizes.decay_from))
-        return self.damping * value_at(steps, share) * (
-            sizes.decay_to + (1 - sizes.decay_to) * 0.5 * (1 + math.cos(math.pi * fall))
+        return (
+            self.damping
+            * value_at(steps, share)
+            * (sizes.decay_to + (1 - sizes.decay_to) * 0.5 * (1 + math.cos(math.pi * fall)))
         )
 
-    def _step_poses(
-        self, result: EdgeEvaluation, poses: torch.Tensor, j_from_i: torch.Tensor, share: float
-    ) -> None:
+    def _step_poses(self, result: EdgeEvaluation, poses: torch.Tensor, j_from_i: torch.Tensor, share: float) -> None:
         options, worlds, tree = self.options, self.worlds, self.problem.tree
         grad = camera_gradient(result.grad_pose.double(), j_from_i, self.edges, self.problem.n_images)
         if options.mirror == "regularise" and share < options.mirror_until:
@@ -216,7 +216,9 @@ class Solver:
         if not options.adaptive_weights or share <= options.weights_from:
             return
         now = reliability(self.edges, result.edge_loss, self.problem.n_images)
-        worlds.edge_weight = ema_update(worlds.edge_weight, now.float(), min(1.0, options.weights_gain / options.iterations))
+        worlds.edge_weight = ema_update(
+            worlds.edge_weight, now.float(), min(1.0, options.weights_gain / options.iterations)
+        )
 
     def _update_outlier_level(self, result: EdgeEvaluation, weight: torch.Tensor) -> None:
         """The level follows the accepted matches; where it would reject too many, the margin widens."""
@@ -262,7 +264,12 @@ class Solver:
         save_checkpoint(
             path,
             worlds=self.worlds,
-            header={"key": key, "iteration": self.iteration, "damping": self.damping, "history": self.history},
+            header={
+                "key": key,
+                "iteration": self.iteration,
+                "damping": self.damping,
+                "history": self.history,
+            },
         )
 
     def resume(self, path: Path) -> None:

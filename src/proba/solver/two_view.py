@@ -31,9 +31,7 @@ def two_view_start(matches: Matches, problem: Problem, options: SolverOptions) -
         relative = _parent_from_child(matches, problem, int(parent), child, log_tan)
         if relative is not None:
             poses[child] = torch.from_numpy(relative)
-    return World(
-        name="two-view", fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses
-    )
+    return World(name="two-view", fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses)
 
 
 def _rays(matches: Matches, problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:

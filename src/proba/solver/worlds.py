@@ -89,17 +89,13 @@ class Worlds:
         return out
 
     @classmethod
-    def from_arrays(
-        cls, names: list[str], mirror_of: list[int | None], arrays: dict[str, torch.Tensor]
-    ) -> Worlds:
+    def from_arrays(cls, names: list[str], mirror_of: list[int | None], arrays: dict[str, torch.Tensor]) -> Worlds:
         return cls(
             names=names,
             mirror_of=mirror_of,
             **{name: arrays[name] for name in _TENSORS},
             **{
-                name: Moments(
-                    arrays[f"{name}.first"], arrays[f"{name}.second"], int(arrays[f"{name}.count"])
-                )
+                name: Moments(arrays[f"{name}.first"], arrays[f"{name}.second"], int(arrays[f"{name}.count"]))
                 for name in _MOMENTS
             },
         )
@@ -149,9 +145,7 @@ _MOMENTS = ("pose_moments", "focal_moments", "map_moments")
 def start_worlds(problem: Problem, starts: list[World], options: SolverOptions) -> Worlds:
     """Strict cold start: identity poses (up to quarter turns), depth 1, variance 1; seeded worlds bring poses."""
     n_worlds, n_images = len(starts), problem.n_images
-    cold = se3.from_rotation_translation(
-        problem.start_rotation, torch.zeros(n_images, 3, dtype=torch.float64)
-    )
+    cold = se3.from_rotation_translation(problem.start_rotation, torch.zeros(n_images, 3, dtype=torch.float64))
     poses = torch.stack([cold if s.parent_from_child is None else s.parent_from_child for s in starts])
     log_tan = torch.tensor([math.log(math.tan(math.radians(s.fov_deg) / 2)) for s in starts])
     log_tan = log_tan.double()[:, None].expand(n_worlds, problem.n_cameras)

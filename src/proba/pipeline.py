@@ -1,0 +1,171 @@
+"""From matches to reconstructions: graph, solver, refinement, each connected piece in turn."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from proba.errors import GeometryError
+from proba.graph import GraphOptions, ViewGraph, build_view_graphs
+from proba.matches import Matches
+from proba.reconstruction import Reconstruction
+from proba.refine import RefineOptions, refine
+from proba.solver import Progress, Solver, SolverOptions, solve_graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveOptions:
+    """Settings of all stages after matching."""
+
+    graph: GraphOptions = field(default_factory=GraphOptions)
+    solver: SolverOptions = field(default_factory=SolverOptions)
+    refine: RefineOptions = field(default_factory=RefineOptions)
+
+
+class Observer(Protocol):
+    """Who wants to watch a solve: a progress bar, a viewer."""
+
+    def piece(self, index: int, total: int, graph: ViewGraph) -> None:
+        """A connected piece begins."""
+
+    def iteration(self, progress: Progress) -> None:
+        """The solver has gone on by some iterations."""
+
+    def stage(self, text: str) -> None:
+        """Something else takes time now."""
+
+
+class Silent:
+    """The observer that does not look."""
+
+    def piece(self, index: int, total: int, graph: ViewGraph) -> None: ...
+    def iteration(self, progress: Progress) -> None: ...
+    def stage(self, text: str) -> None: ...
+
+
+@dataclass(kw_only=True)
+class Piece:
+    """The result of one connected piece."""
+
+    reconstruction: Reconstruction
+    hypotheses: list[dict]
+    """One a world: `name`, `loss`, `chosen`, whether it survived pruning, support, loss curve."""
+    iterations: int
+    surviving_share: float
+    """Share of observations that agree with the refined geometry."""
+    seconds: dict[str, float]
+
+
+@dataclass(kw_only=True)
+class SolveResult:
+    """All pieces, largest first, and the images that are in none."""
+
+    pieces: list[Piece]
+    unmatched: list[str]
+    failed: list[str]
+    """Why a piece could not be reconstructed, one line each."""
+    seconds: dict[str, float]
+    peak_rss_mb: float
+    interrupted: bool
+
+    @property
+    def reconstructions(self) -> list[Reconstruction]:
+        return [piece.reconstruction for piece in self.pieces]
+
+
+def solve_matches(
+    matches: Matches,
+    options: SolveOptions | None = None,
+    *,
+    observer: Observer | None = None,
+    checkpoints: Path | None = None,
+    resume: bool = False,
+) -> SolveResult:
+    """Reconstruct every connected piece of the view graph from a cold start.
+
+    Ctrl-C ends the first-order solve early and goes on with what it has; again, it skips the refinement. With
+    `checkpoints` (a folder) a killed run can be resumed to the same bits.
+    """
+    options = options or SolveOptions()
+    watch = observer or Silent()
+    begin = time.perf_counter()
+    graphs, isolated = build_view_graphs(matches, options.graph)
+    seconds = {"graph": time.perf_counter() - begin}
+    if not graphs:
+        raise GeometryError(
+            f"no two of the {len(matches.images)} images have matches; check that they overlap and show texture"
+        )
+    pieces, failed, interrupted = [], [], False
+    for index, graph in enumerate(graphs):
+        watch.piece(index, len(graphs), graph)
+        checkpoint = checkpoints / f"piece{index}.npz" if checkpoints else None
+        try:
+            piece, stopped = _solve_piece(matches, graph, options, watch, checkpoint, resume)
+        except GeometryError as error:
+            names = ", ".join(matches.images[k].name for k in graph.images[:3])
+            failed.append(f"{len(graph.images)} images ({names} ...): {error}")
+            continue
+        pieces.append(piece)
+        interrupted |= stopped
+        for stage, value in piece.seconds.items():
+            seconds[stage] = seconds.get(stage, 0.0) + value
+        if interrupted:
+            break
+    if not pieces:
+        raise GeometryError(failed[0])
+    return SolveResult(
+        pieces=pieces,
+        unmatched=[matches.images[k].name for k in isolated],
+        failed=failed,
+        seconds=seconds,
+        peak_rss_mb=peak_rss_mb(),
+        interrupted=interrupted,
+    )
+
+
+def _solve_piece(
+    matches: Matches,
+    graph: ViewGraph,
+    options: SolveOptions,
+    watch: Observer,
+    checkpoint: Path | None,
+    resume: bool,
+) -> tuple[Piece, bool]:
+    begin = time.perf_counter()
+    solver = solve_graph(matches, graph, options.solver, callback=watch.iteration, checkpoint=checkpoint, resume=resume)
+    solved = time.perf_counter()
+    watch.stage("refining")
+    result = refine(matches, solver.solutions(), options.refine, progress=watch.stage)
+    piece = Piece(
+        reconstruction=result.reconstruction,
+        hypotheses=_hypotheses(solver, result.chosen),
+        iterations=solver.iteration,
+        surviving_share=result.surviving_share,
+        seconds={"solve": solved - begin, "refine": time.perf_counter() - solved},
+    )
+    return piece, solver.interrupted
+
+
+def _hypotheses(solver: Solver, chosen: str) -> list[dict]:
+    support = dict(zip(solver.worlds.names, solver.epipolar(), strict=True))
+    return [
+        {
+            "name": name,
+            "loss": curve[-1][1] if curve else None,
+            "chosen": name == chosen,
+            "pruned_at": None if name in support else curve[-1][0] if curve else 0,
+            "epipolar_share": support[name][0] if name in support else None,
+            "curve": curve,
+        }
+        for name, curve in solver.history.items()
+    ]
+
+
+def peak_rss_mb() -> float:
+    """Largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1024 if sys.platform != "darwin" else peak / 1024**2

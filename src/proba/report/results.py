@@ -1,0 +1,149 @@
+"""Writes the output folder of a solve."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from proba._version import __version__
+from proba.errors import InputError
+from proba.io.atomic import atomic_write_text
+from proba.io.reconstruction_folder import save_reconstructions
+from proba.matches import Matches
+from proba.pipeline import Piece, SolveOptions, SolveResult
+from proba.report.html import html_report
+
+OURS = {"report.json", "checkpoint", "sparse", "points.ply"}
+
+
+def prepare_output(folder: Path) -> None:
+    """Make the folder, or refuse one that holds something else, before hours of work go into it."""
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; give --out a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in OURS):
+        raise InputError(f"{folder} holds files that are not a ProBA result; give --out a new or empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_results(folder: Path, matches: Matches, result: SolveResult, options: SolveOptions) -> str:
+    """Write model, cloud and reports; return a summary for the terminal. Checkpoints are no longer needed after it."""
+    save_reconstructions(result.reconstructions, folder)
+    report = report_dict(matches, result, options)
+    atomic_write_text(folder / "report.json", json.dumps(_plain(report), indent=1, allow_nan=False))
+    atomic_write_text(folder / "report.html", html_report(report, result.reconstructions))
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    return _summary(folder, report)
+
+
+def report_dict(matches: Matches, result: SolveResult, options: SolveOptions) -> dict:
+    """The content of report.json."""
+    pieces = result.pieces
+    return {
+        "version": __version__,
+        "images": len(matches.images),
+        "registered": sum(len(piece.reconstruction.image_names) for piece in pieces),
+        "components": [_component(index, piece) for index, piece in enumerate(pieces)],
+        "unmatched": result.unmatched,
+        "failed": result.failed,
+        "hypotheses": pieces[0].hypotheses,
+        "focal_px": [focal for piece in pieces for focal in _focals(piece)],
+        "edges": [edge for piece in pieces for edge in piece.reconstruction.edges],
+        "warnings": _warnings(result),
+        "iterations": pieces[0].iterations,
+        "interrupted": result.interrupted,
+        "seconds": {stage: round(value, 3) for stage, value in result.seconds.items()},
+        "peak_rss_mb": round(result.peak_rss_mb, 1),
+        "seed": options.solver.seed,
+        "settings": asdict(options),
+    }
+
+
+def _component(index: int, piece: Piece) -> dict:
+    rec = piece.reconstruction
+    return {
+        "folder": f"sparse/{index}",
+        "images": rec.image_names,
+        "points": len(rec.points.xyz),
+        "mean_error_px": float(rec.points.error_px.mean()) if len(rec.points.xyz) else None,
+        "surviving_share": piece.surviving_share,
+        "hypothesis": next((h["name"] for h in piece.hypotheses if h["chosen"]), None),
+        "pose_std": {
+            name: {"rotation_deg": float(np.degrees(std[:3].max())), "centre": float(std[3:].max())}
+            for name, std in zip(rec.image_names, rec.pose_std, strict=True)
+        },
+    }
+
+
+def _focals(piece: Piece) -> list[dict]:
+    rec = piece.reconstruction
+    out = []
+    for index, camera in enumerate(rec.cameras):
+        users = [rec.image_names[n] for n in np.nonzero(rec.camera_of_image == index)[0]]
+        fx, fy = (float(value) for value in camera.focal_px)
+        out.append(
+            {
+                "camera": index,
+                "model": camera.model,
+                "images": users,
+                "focal_px": (fx * fy) ** 0.5,
+                "std_px": camera.focal_std_px,
+                "fov_deg": float(np.degrees(2 * np.arctan(max(camera.width, camera.height) / 2 / fx))),
+                "params": camera.params.tolist(),
+            }
+        )
+    return out
+
+
+def _warnings(result: SolveResult) -> list[str]:
+    notes = [note for piece in result.pieces for note in piece.reconstruction.notes]
+    if result.unmatched:
+        notes.append(
+            f"{len(result.unmatched)} images have no matches and are left out: {', '.join(result.unmatched[:10])}"
+            f"{' ...' if len(result.unmatched) > 10 else ''}. Add photos that overlap with them."
+        )
+    if len(result.pieces) > 1:
+        sizes = ", ".join(str(len(piece.reconstruction.image_names)) for piece in result.pieces)
+        notes.append(
+            f"The images fall into {len(result.pieces)} pieces without matches between them ({sizes} images): each is its own"
+            " reconstruction with its own scale. Add photos that connect them."
+        )
+    if result.interrupted:
+        notes.append("The run was interrupted; this is the model at that moment.")
+    return notes + result.failed
+
+
+def _plain(value):
+    """JSON has no NaN: unknown becomes null."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    if isinstance(value, np.integer):
+        return int(value)
+    return value
+
+
+def _summary(folder: Path, report: dict) -> str:
+    lines = [f"{report['registered']} of {report['images']} images posed"]
+    if len(report["components"]) > 1:
+        lines[0] += f" in {len(report['components'])} pieces"
+    for focal in report["focal_px"][:3]:
+        std = focal["std_px"]
+        sure = f" +- {std:.1f}" if std is not None and np.isfinite(std) else ""
+        lines.append(
+            f"focal {focal['focal_px']:.1f}{sure} px ({focal['fov_deg']:.1f} deg, {len(focal['images'])} images)"
+        )
+    lines += [f"warning: {text}" for text in report["warnings"]]
+    seconds = report["seconds"]
+    lines.append(
+        f"{sum(seconds.values()):.1f} s ({', '.join(f'{k} {v:.1f}' for k, v in seconds.items())}), "
+        f"peak memory {report['peak_rss_mb']:.0f} MB"
+    )
+    lines.append(f"wrote {folder}/sparse/0, {folder}/points.ply, {folder}/report.html")
+    return "\n".join(lines)
