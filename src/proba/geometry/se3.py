@@ -12,8 +12,8 @@ from proba.geometry import so3
 MIRROR_SIGNS = (-1.0, -1.0, 1.0, -1.0, -1.0, 1.0)
 """log(M T M) = MIRROR_SIGNS * log(T) for the paper's M = diag(-1, -1, 1, 1)."""
 
-_SERIES_E = [(-1) ** k / factorial(2 * k + 4) for k in range(10)]
-_SERIES_F = [(-1) ** k * (k + 1) / factorial(2 * k + 5) for k in range(10)]
+# Row k: coefficients of x^k, x = angle^2, of the two higher coefficients of `_block_coefficients`.
+_SERIES_EF = [[(-1) ** k / factorial(2 * k + 4), (-1) ** k * (k + 1) / factorial(2 * k + 5)] for k in range(10)]
 
 
 def from_rotation_translation(R: Tensor, t: Tensor) -> Tensor:
@@ -32,12 +32,12 @@ def inverse(T: Tensor) -> Tensor:
 def exp(xi: Tensor) -> Tensor:
     """Pose [..., 4, 4] of the twist xi [..., 6]."""
     v, w = xi[..., :3], xi[..., 3:]
-    a, b, c = (k[..., None, None] for k in so3.coefficients((w * w).sum(-1)))
-    W = so3.hat(w)  # [..., 3, 3]
-    W2 = W @ W
-    eye = torch.eye(3, dtype=xi.dtype, device=xi.device)
-    t = (eye + b * W + c * W2) @ v.unsqueeze(-1)  # [..., 3, 1], left Jacobian of w times v
-    return from_rotation_translation(eye + a * W + b * W2, t.squeeze(-1))
+    x = (w * w).sum(-1)
+    a, b, c = so3.coefficients(x)
+    along = c * (w * v).sum(-1)  # [...]
+    # The left Jacobian of w times v, by its Rodrigues formula.
+    t = a.unsqueeze(-1) * v + b.unsqueeze(-1) * torch.linalg.cross(w, v) + along.unsqueeze(-1) * w  # [..., 3]
+    return from_rotation_translation(so3.linear_in_hat(w, 1 - b * x, a, b), t)
 
 
 def log(T: Tensor) -> Tensor:
@@ -102,8 +102,8 @@ def _block_coefficients(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     sin, cos = theta.sin(), theta.cos()
     e_closed = (x_closed / 2 + cos - 1) / x_closed**2
     f_closed = (2 * theta - 3 * sin + theta * cos) / (2 * theta * x_closed**2)
-    e = torch.where(small, so3.polynomial(_SERIES_E, x_series), e_closed)
-    f = torch.where(small, so3.polynomial(_SERIES_F, x_series), f_closed)
+    closed = torch.stack([e_closed, f_closed], dim=-1)  # [..., 2]
+    e, f = torch.where(small.unsqueeze(-1), so3.polynomials(_SERIES_EF, x_series), closed).unbind(-1)
     return so3.coefficients(x)[2], e, f
 
 

@@ -10,14 +10,20 @@ from torch import Tensor
 # Below this squared angle (rad^2) ten Taylor terms are exact to double precision, and free of cancellation.
 _SERIES_BOUND = 2.0
 _N_TERMS = 10
-# Coefficients of x^k, x = angle^2, of the functions of `coefficients`.
-_SERIES_A = [(-1) ** k / factorial(2 * k + 1) for k in range(_N_TERMS)]
-_SERIES_B = [(-1) ** k / factorial(2 * k + 2) for k in range(_N_TERMS)]
-_SERIES_C = [(-1) ** k / factorial(2 * k + 3) for k in range(_N_TERMS)]
+# Row k: coefficients of x^k, x = angle^2, of A, B and C of `coefficients`.
+_SERIES_ABC = [[(-1) ** k / factorial(2 * k + n) for n in (1, 2, 3)] for k in range(_N_TERMS)]
 # |Bernoulli(2k + 2)| / (2k + 2)!, of a series that converges more slowly.
 _SERIES_D_BOUND = 0.5
-_SERIES_D = [1 / 12, 1 / 720, 1 / 30240, 1 / 1209600, 1 / 47900160, 691 / 1307674368000, 1 / 74724249600]
-_SERIES_D += [3617 / 10670622842880000]
+_SERIES_D = [
+    [1 / 12],
+    [1 / 720],
+    [1 / 30240],
+    [1 / 1209600],
+    [1 / 47900160],
+    [691 / 1307674368000],
+    [1 / 74724249600],
+    [3617 / 10670622842880000],
+]
 
 
 def hat(w: Tensor) -> Tensor:
@@ -34,11 +40,13 @@ def vee(W: Tensor) -> Tensor:
     )
 
 
-def polynomial(series: list[float], x: Tensor) -> Tensor:
-    """sum_k series[k] x^k by Horner's rule."""
-    value = torch.full_like(x, series[-1])
-    for c in reversed(series[:-1]):
-        value = value * x + c
+def polynomials(series: list[list[float]], x: Tensor) -> Tensor:
+    """sum_k series[k][p] x^k of x [...] by Horner's rule, for all P polynomials at once. Returns [..., P]."""
+    coefficient = torch.tensor(series, dtype=x.dtype, device=x.device)  # [K, P]
+    x = x.unsqueeze(-1)  # [..., 1]
+    value = coefficient[-1]  # [P]
+    for c in coefficient[:-1].flip(0).unbind(0):
+        value = torch.addcmul(c, value, x)  # [..., P]
     return value
 
 
@@ -58,18 +66,27 @@ def coefficients(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     A = sin(theta) / theta, B = (1 - cos(theta)) / theta^2, C = (theta - sin(theta)) / theta^3.
     """
     small, x_series, x_closed, theta = split_small(x)
-    sin = theta.sin()
-    a = torch.where(small, polynomial(_SERIES_A, x_series), sin / theta)
-    b = torch.where(small, polynomial(_SERIES_B, x_series), (1 - theta.cos()) / x_closed)
-    c = torch.where(small, polynomial(_SERIES_C, x_series), (theta - sin) / (theta * x_closed))
+    a = theta.sin() / theta
+    closed = torch.stack([a, (1 - theta.cos()) / x_closed, (1 - a) / x_closed], dim=-1)  # [..., 3]
+    a, b, c = torch.where(small.unsqueeze(-1), polynomials(_SERIES_ABC, x_series), closed).unbind(-1)
     return a, b, c
+
+
+def linear_in_hat(w: Tensor, identity: Tensor, skew: Tensor, outer: Tensor) -> Tensor:
+    """identity * I + skew * hat(w) + outer * w w^T [..., 3, 3] for w [..., 3] and three scalars [...].
+
+    With hat(w)^2 = w w^T - |w|^2 I, every Rodrigues formula has this form and needs no matrix product.
+    """
+    eye = torch.eye(3, dtype=w.dtype, device=w.device)
+    w_outer = (outer.unsqueeze(-1) * w).unsqueeze(-1) * w.unsqueeze(-2)  # [..., 3, 3]
+    return identity[..., None, None] * eye + hat(skew.unsqueeze(-1) * w) + w_outer
 
 
 def exp(w: Tensor) -> Tensor:
     """Rotation matrix [..., 3, 3] of the rotation vector w [..., 3]."""
-    a, b, _ = coefficients((w * w).sum(-1))
-    W = hat(w)  # [..., 3, 3]
-    return _identity_like(W) + a[..., None, None] * W + b[..., None, None] * (W @ W)
+    x = (w * w).sum(-1)
+    a, b, _ = coefficients(x)
+    return linear_in_hat(w, 1 - b * x, a, b)
 
 
 def log(R: Tensor) -> Tensor:
@@ -92,16 +109,15 @@ def log(R: Tensor) -> Tensor:
 
 def right_jacobian(w: Tensor) -> Tensor:
     """J [..., 3, 3] of w [..., 3] with exp(w + e) = exp(w) exp(J e) to first order."""
-    _, b, c = coefficients((w * w).sum(-1))
-    W = hat(w)  # [..., 3, 3]
-    return _identity_like(W) - b[..., None, None] * W + c[..., None, None] * (W @ W)
+    a, b, c = coefficients((w * w).sum(-1))
+    return linear_in_hat(w, a, -b, c)
 
 
 def right_jacobian_inverse(w: Tensor) -> Tensor:
     """Inverse of `right_jacobian`, [..., 3, 3]; it exists for angles below 2 pi."""
-    W = hat(w)  # [..., 3, 3]
-    d = _inverse_coefficient((w * w).sum(-1))
-    return _identity_like(W) + 0.5 * W + d[..., None, None] * (W @ W)
+    x = (w * w).sum(-1)
+    d = _inverse_coefficient(x)
+    return linear_in_hat(w, 1 - d * x, torch.full_like(d, 0.5), d)
 
 
 def project(M: Tensor) -> Tensor:
@@ -156,8 +172,4 @@ def _inverse_coefficient(x: Tensor) -> Tensor:
     """(1 - A / (2 B)) / theta^2 of the squared angle x [...], with A and B as in `coefficients`."""
     small, x_series, x_closed, theta = split_small(x, _SERIES_D_BOUND)
     half_cot = theta * theta.sin() / (2 * (1 - theta.cos()))  # A / (2 B)
-    return torch.where(small, polynomial(_SERIES_D, x_series), (1 - half_cot) / x_closed)
-
-
-def _identity_like(W: Tensor) -> Tensor:
-    return torch.eye(W.shape[-1], dtype=W.dtype, device=W.device)
+    return torch.where(small, polynomials(_SERIES_D, x_series).squeeze(-1), (1 - half_cot) / x_closed)

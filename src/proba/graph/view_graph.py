@@ -32,9 +32,7 @@ class ViewGraph:
         return len(self.edges)
 
 
-def build_view_graphs(
-    matches: Matches, options: GraphOptions | None = None
-) -> tuple[list[ViewGraph], list[int]]:
+def build_view_graphs(matches: Matches, options: GraphOptions | None = None) -> tuple[list[ViewGraph], list[int]]:
     """One view graph for each connected piece, largest first, and the images that match no other image."""
     counts = matches.counts()  # [N, N]
     groups = components(counts)
