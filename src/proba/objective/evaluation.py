@@ -35,7 +35,7 @@ def edge_losses(
     outlier_level: Tensor,
     options: ObjectiveOptions,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Differentiable `edge_loss`, and `inlier_share` and `inlier_loss`, [B, E] each; shapes as in `evaluate`."""
+    """Differentiable `edge_loss`, and `inlier_share`, `inlier_loss`, [B, E] each; shapes as in `evaluate`."""
     image_i, image_j = edges.long().unbind(-1)  # [E] each
     x_i, y_i, x_j, y_j = (
         c.to(maps.dtype) for c in (matches.x_i, matches.y_i, matches.x_j, matches.y_j)

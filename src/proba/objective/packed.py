@@ -42,7 +42,7 @@ class PackedMatches:
         return self.count.clamp(max=batch)
 
     def window(self, start: Tensor, batch: int) -> MatchWindow:
-        """Gather a minibatch: of each edge `min(batch, count)` matches from `start` [E] on, wrapping round."""
+        """Gather a minibatch: of each edge `min(batch, count)` matches from `start` [E] on, cyclically."""
         size = self.window_size(batch)  # [E]
         width = int(size.max()) if len(size) else 0
         step = torch.arange(width, device=size.device)  # [W]
