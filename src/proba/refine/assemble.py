@@ -1,0 +1,114 @@
+"""The adjusted bundle as a `Reconstruction` in original pixels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from proba.matches import Matches
+from proba.reconstruction import Camera, Points, Reconstruction
+from proba.refine.adjust import MODEL_PARAMETERS
+from proba.refine.bundle import CX, CY, FX, FY, Bundle, per_track_sum, reprojection_errors
+from proba.refine.tracks import Tracks
+from proba.refine.triangulate import observed_depths, sample_maps
+from proba.refine.uncertainty import Uncertainty
+from proba.solution import Solution
+
+GREY = 128
+
+
+def to_root_frame(bundle: Bundle, root: int) -> Bundle:
+    """The same scene with the root camera as world, and a median depth of one."""
+    depth = observed_depths(bundle)[bundle.alive]
+    scale = 1 / float(np.median(depth)) if len(depth) else 1.0
+    root_from_world = bundle.cam_from_world[root]  # [4, 4]
+    xyz = (bundle.xyz @ root_from_world[:3, :3].T + root_from_world[:3, 3]) * scale  # [T, 3]
+    poses = bundle.cam_from_world @ np.linalg.inv(root_from_world)  # [N, 4, 4]
+    poses[:, :3, 3] *= scale
+    return replace(bundle, cam_from_world=poses, xyz=xyz)
+
+
+def assemble(
+    matches: Matches,
+    solution: Solution,
+    bundle: Bundle,
+    uncertainty: Uncertainty,
+    tracks: Tracks,
+    unit: np.ndarray,
+) -> Reconstruction:
+    """Everything in one place. `tracks` are those of the bundle in original pixels, `unit` [N] the unit pixel."""
+    graph = solution.graph
+    names = [matches.images[k].name for k in graph.images]
+    counts = [len(matches.pairs[int(graph.images[i]), int(graph.images[j])].points_i) for i, j in graph.edges]
+    log_depth, log_variance = _aligned_maps(bundle, solution)
+    return Reconstruction(
+        image_names=names,
+        cameras=[_camera(matches, solution, bundle, uncertainty, unit, c) for c in range(bundle.n_cameras)],
+        camera_of_image=bundle.camera_of_image.copy(),
+        cam_from_world=bundle.cam_from_world.copy(),
+        pose_std=uncertainty.pose_std,
+        points=_points(bundle, uncertainty, tracks, unit),
+        log_depth=log_depth,
+        log_variance=log_variance,
+        edges=[
+            {"i": names[i], "j": names[j], "matches": count, "weight": float(weight)}
+            for (i, j), count, weight in zip(graph.edges, counts, solution.edge_weight, strict=True)
+        ],
+    )
+
+
+def _camera(
+    matches: Matches,
+    solution: Solution,
+    bundle: Bundle,
+    uncertainty: Uncertainty,
+    unit: np.ndarray,
+    camera: int,
+) -> Camera:
+    """Camera in original pixels."""
+    first = int(np.flatnonzero(bundle.camera_of_image == camera)[0])
+    info = matches.images[solution.graph.images[first]]
+    values = bundle.intrinsics[camera].copy()
+    values[[FX, FY, CX, CY]] *= unit[first]
+    model = bundle.camera_model[camera]
+    return Camera(
+        model=model,
+        width=info.width,
+        height=info.height,
+        params=values[list(MODEL_PARAMETERS[model])],
+        focal_std_px=float(uncertainty.intrinsics_std[camera, FX] * unit[first]),
+    )
+
+
+def _points(bundle: Bundle, uncertainty: Uncertainty, tracks: Tracks, unit: np.ndarray) -> Points:
+    """Points that at least two observations hold."""
+    held = bundle.alive_per_track()  # [T]
+    kept = (held >= 2) & np.isfinite(uncertainty.point_std)  # [T]
+    owner = tracks.track_of_observation  # [K]
+    observed = bundle.alive & kept[owner]  # [K]
+    error_px = np.where(observed, reprojection_errors(bundle), 0.0) * unit[tracks.image]  # [K]
+    index = np.cumsum(kept) - 1  # [T], track to point
+    return Points(
+        xyz=bundle.xyz[kept],
+        rgb=np.full((int(kept.sum()), 3), GREY, np.uint8),
+        sigma=uncertainty.point_std[kept],
+        error_px=(per_track_sum(tracks, error_px) / np.maximum(held, 1))[kept],
+        obs_point=index[owner[observed]],
+        obs_image=tracks.image[observed].copy(),
+        obs_xy=tracks.xy[observed].astype(np.float32),
+    )
+
+
+def _aligned_maps(bundle: Bundle, solution: Solution) -> tuple[np.ndarray, np.ndarray]:
+    """The solver's maps in the scale of the bundle: shifted to the median depth of the points of each image."""
+    image = bundle.tracks.image[bundle.alive]  # [U]
+    camera = bundle.camera_of_image[bundle.tracks.image]
+    relative = (bundle.tracks.xy / bundle.camera_size[camera])[bundle.alive]  # [U, 2]
+    depth = np.maximum(observed_depths(bundle)[bundle.alive], 1e-9)
+    offset = np.log(depth) - sample_maps(solution.log_depth, image, relative)  # [U]
+    shift = np.full(bundle.n_images, np.median(offset) if len(offset) else 0.0)  # [N]
+    for n in np.flatnonzero(np.bincount(image, minlength=bundle.n_images) >= 5):
+        shift[n] = np.median(offset[image == n])
+    log_depth = solution.log_depth + shift[:, None, None].astype(np.float32)
+    return log_depth, solution.log_variance + 2 * shift[:, None, None].astype(np.float32)

@@ -1,0 +1,52 @@
+"""What the data cannot tell: flat scenes, focal lengths that nothing observes, images that hang by a thread."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proba.refine.adjust import Freedom
+from proba.refine.bundle import FX, Bundle
+from proba.refine.uncertainty import Uncertainty
+
+MAX_FOCAL_STD = 0.05
+"""Relative standard deviation above which a focal length counts as not observed."""
+PLANAR_FOCAL_STD = 0.01
+"""The same in a flat scene, where the residuals tell less than the linearised covariance believes."""
+FLATNESS = 0.01
+"""A scene is flat when nine tenths of its points are this close to one plane, in units of its extent."""
+
+
+def flatness(xyz: np.ndarray) -> float:
+    """Distance from the best plane that holds for nine tenths of the points [P, 3], by the scene's extent."""
+    if len(xyz) < 4:
+        return 0.0
+    centre = np.median(xyz, axis=0)
+    radius = np.linalg.norm(xyz - centre, axis=1)  # [P]
+    near = xyz[radius <= np.quantile(radius, 0.95)]  # far stragglers would tilt the plane
+    keep = np.ones(len(near), bool)
+    distance = np.zeros(len(near))
+    for _ in range(5):
+        mean = near[keep].mean(axis=0)
+        normal = np.linalg.svd(near[keep] - mean, full_matrices=False)[2][2]
+        distance = np.abs((near - mean) @ normal)  # [P']
+        keep = distance <= np.quantile(distance, 0.9)
+    extent = np.sqrt(((near - near.mean(axis=0)) ** 2).sum(axis=1).mean())
+    return float(np.quantile(distance, 0.9) / max(extent, 1e-12))
+
+
+def degeneracy_notes(bundle: Bundle, uncertainty: Uncertainty, freedom: Freedom) -> list[str]:
+    """Warnings with advice, for the report."""
+    notes = []
+    flat = flatness(bundle.xyz[bundle.alive_per_track() >= 2]) < FLATNESS
+    relative = uncertainty.intrinsics_std[:, FX] / bundle.intrinsics[:, FX]  # [C]
+    unseen = relative > (PLANAR_FOCAL_STD if flat else MAX_FOCAL_STD)  # [C]
+    if freedom.focal and unseen.any():
+        worst = 100 * min(float(relative.max()), 10.0)
+        cause = "planar scene: focal length cannot be observed" if flat else "focal length is poorly observed"
+        notes.append(
+            f"{cause} (standard deviation up to {worst:.0f} %, {int(unseen.sum())} of {len(unseen)} cameras); "
+            "pass --focal fixed with a known focal length, or add images with depth and turned cameras"
+        )
+    elif flat and freedom.focal:
+        notes.append("planar scene: focal length and depth lean on small perspective effects; treat them with care")
+    return notes

@@ -1,0 +1,173 @@
+"""Which camera model the data can carry: principal point and radial distortion are freed only if it pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from proba.refine.adjust import Freedom, Round, adjust
+from proba.refine.bundle import CX, CY, K1, K2, Bundle, reprojection_errors
+from proba.refine.options import RefineOptions
+
+MIN_IMAGES = 3
+MIN_OBSERVATIONS = 500
+"""Cameras with fewer images or observations keep the simple model: they could trade a shift against a turn."""
+MAX_SHIFT = 0.1
+"""Largest believable shift of the principal point from the centre, in longest sides."""
+MAX_EDGE_DISTORTION = 0.4
+"""Largest believable relative radial displacement in the image corner."""
+EVIDENCE_FACTOR = 4.0
+"""Multiple of the BIC penalty asked for: residuals of real matches are not independent."""
+
+_TRIAL = (Round(loss_px=2, keep_px=4, min_angle_deg=0.3, iterations=20, tolerance=1e-5),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CameraTrial:
+    """One model that was tried, for the report."""
+
+    name: str
+    evidence: float
+    """Twice the gain in log-likelihood, minus the penalty; accepted when positive."""
+    accepted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """Extra freedom above a plain focal length."""
+
+    principal_point: bool = False
+    distortion: int = 0
+
+    @property
+    def n_parameters(self) -> int:
+        return 2 * self.principal_point + self.distortion
+
+    @property
+    def name(self) -> str:
+        parts = ["principal point"] * self.principal_point + [f"k{k + 1}" for k in range(self.distortion)]
+        return " + ".join(parts) or "pinhole"
+
+
+def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle, Freedom, list[CameraTrial]]:
+    """Free principal point and distortion step by step as long as the likelihood gains more than chance gives.
+
+    Forward selection: of the models one step richer than the present one the best is taken, if its robust
+    log-likelihood exceeds the present one's by a multiple of the BIC penalty and its values are believable.
+    """
+    rich = eligible_cameras(bundle)  # [C]
+    choice = _Choice(distortion={"simple": 1, "radial": 2}.get(options.distortion, 0))
+    trials: list[CameraTrial] = []
+    if choice.distortion:
+        bundle = _fit(bundle, choice, options, np.ones(bundle.n_cameras, bool))
+    while rich.any():
+        best: tuple[float, _Choice, Bundle] | None = None
+        for candidate in _richer(choice, bundle, options):
+            fitted = _fit(bundle, candidate, options, rich)
+            gain = _evidence(bundle, fitted, int(rich.sum()) * (candidate.n_parameters - choice.n_parameters))
+            accepted = gain > 0 and _believable(fitted)
+            trials.append(CameraTrial(name=candidate.name, evidence=gain, accepted=accepted))
+            if accepted and (best is None or gain > best[0]):
+                best = (gain, candidate, fitted)
+        if best is None:
+            break
+        _, choice, bundle = best
+    return bundle, _freedom(choice, options), trials
+
+
+def eligible_cameras(bundle: Bundle) -> np.ndarray:
+    """Cameras [C] bool with enough images and observations for a richer model."""
+    n_images = np.bincount(bundle.camera_of_image, minlength=bundle.n_cameras)
+    camera = bundle.camera_of_image[bundle.tracks.image[bundle.alive]]
+    n_observations = np.bincount(camera, minlength=bundle.n_cameras)
+    return (n_images >= MIN_IMAGES) & (n_observations >= MIN_OBSERVATIONS)
+
+
+def adjust_with_model(
+    bundle: Bundle,
+    rounds: tuple[Round, ...],
+    freedom: Freedom,
+    options: RefineOptions,
+    images: np.ndarray | None = None,
+) -> Bundle:
+    """Adjust `images` [N] bool with the chosen freedom; cameras too poor for it keep all but their focal length.
+
+    Ceres' switches hold for all cameras at once, so rich and poor cameras take turns.
+    """
+    poor = ~eligible_cameras(bundle)  # [C]
+    plain = Freedom(focal=freedom.focal)
+    if freedom == plain or not poor.any() or options.distortion in ("simple", "radial"):
+        return adjust(bundle, rounds, freedom, images=images, threads=options.threads)
+    if poor.all():
+        return adjust(bundle, rounds, plain, images=images, threads=options.threads)
+    bundle = adjust(
+        bundle, rounds, freedom, images=images, constant_cameras=poor, threads=options.threads
+    )
+    return adjust(bundle, rounds[-1:], plain, images=images, constant_cameras=~poor, threads=options.threads)
+
+
+def _richer(choice: _Choice, bundle: Bundle, options: RefineOptions) -> list[_Choice]:
+    """Models one step above `choice` that the options allow."""
+    richer = []
+    if options.principal_point == "auto" and not choice.principal_point:
+        richer.append(replace(choice, principal_point=True))
+    square = all(model != "PINHOLE" for model in bundle.camera_model)
+    if options.distortion == "auto" and choice.distortion < 2 and square:
+        richer.append(replace(choice, distortion=choice.distortion + 1))
+    return richer
+
+
+def _freedom(choice: _Choice, options: RefineOptions) -> Freedom:
+    return Freedom(
+        focal=options.focal != "fixed",
+        principal_point=choice.principal_point,
+        distortion=choice.distortion > 0,
+    )
+
+
+def _fit(bundle: Bundle, choice: _Choice, options: RefineOptions, cameras: np.ndarray) -> Bundle:
+    """The bundle adjusted with a richer model for `cameras` [C] bool."""
+    name = {0: None, 1: "SIMPLE_RADIAL", 2: "RADIAL"}[choice.distortion]
+    model = [name if name and rich else old for old, rich in zip(bundle.camera_model, cameras, strict=True)]
+    changed = replace(bundle, camera_model=model)
+    constant = ~cameras if not cameras.all() else None
+    return adjust(
+        changed, _TRIAL, _freedom(choice, options), constant_cameras=constant, threads=options.threads
+    )
+
+
+def _evidence(old: Bundle, new: Bundle, n_parameters: int) -> float:
+    """Gain of the log-likelihood ratio over the penalty, on the observations that hold in either bundle."""
+    common = old.alive | new.alive  # [K]
+    n_tracks = np.count_nonzero(np.maximum(old.alive_per_track(), new.alive_per_track()) >= 2)
+    freedom = 2 * np.count_nonzero(common) - 3 * n_tracks - 6 * old.n_images
+    if freedom <= 0:
+        return -np.inf
+    # Every point is fitted too, which makes residuals too small; the ratio of counts undoes that.
+    shrink = freedom / (2 * np.count_nonzero(common))
+    gain = _robust_nll(reprojection_errors(old)[common]) - _robust_nll(reprojection_errors(new)[common])
+    return float(2 * shrink * gain - EVIDENCE_FACTOR * n_parameters * np.log(freedom))
+
+
+def _robust_nll(error: np.ndarray) -> float:
+    """Negative log-likelihood of errors [K] under a 2D Cauchy density with its most likely scale."""
+    square = np.minimum(error, 1e3) ** 2
+    scale2 = np.median(square) + 1e-12
+    for _ in range(30):  # expectation maximisation of the scale
+        scale2 = np.mean(3 * square / (1 + square / scale2)) / 2 + 1e-12
+    return float(len(error) * np.log(scale2) + 1.5 * np.log1p(square / scale2).sum())
+
+
+def _believable(bundle: Bundle) -> bool:
+    """Whether the fitted principal points and distortions are those of a real camera."""
+    side = bundle.camera_size.max(axis=1)  # [C]
+    centre = bundle.camera_size / 2  # [C, 2]
+    shift = np.linalg.norm(bundle.intrinsics[:, [CX, CY]] - centre, axis=1)  # [C]
+    corner2 = ((centre / bundle.intrinsics[:, :2]) ** 2).sum(axis=1)  # [C], squared radius of the corner ray
+    k1, k2 = bundle.intrinsics[:, K1], bundle.intrinsics[:, K2]
+    corner = np.abs(corner2 * (k1 + corner2 * k2))
+    slope = 1 + corner2 * (3 * k1 + 5 * corner2 * k2)  # the image must not fold over
+    return bool((shift < MAX_SHIFT * side).all() and (corner < MAX_EDGE_DISTORTION).all() and (slope > 0.1).all())
+
+

@@ -1,0 +1,38 @@
+"""Options of the refinement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefineOptions:
+    """How a rough world becomes an accurate reconstruction."""
+
+    focal: Literal["free", "init", "fixed"] = "free"
+    """`fixed` keeps the focal lengths of the solution; `free` and `init` refine them."""
+    principal_point: Literal["auto", "centre"] = "auto"
+    """`auto` frees the principal point when the likelihood gains; `centre` keeps it."""
+    distortion: Literal["auto", "none", "simple", "radial"] = "auto"
+    """`auto` decides by the likelihood; `simple` and `radial` estimate one or two coefficients in any case."""
+    max_tracks: int = 4000
+    """Tracks while worlds are compared and rescued. 4,000 gave the same poses as 6,000 on the Strecha sets."""
+    final_tracks: int = 15000
+    """Tracks in the last adjustment, which are the points of the result."""
+    max_worlds: int = 3
+    """Worlds that are polished at most."""
+    good_share: float = 0.95
+    """A world with a larger share of surviving observations is taken without looking at others."""
+    rescue_rounds: int = 3
+    """How often badly placed images are peeled off and placed again; 0 turns it off."""
+    threads: int = 1
+    """Threads of Ceres. With more than one its sums, and so the last bits of the result, change between runs."""
+    seed: int = 0
+    """Seed of the choice among equally good tracks."""
+
+    def __post_init__(self) -> None:
+        if self.max_tracks < 100 or self.final_tracks < 100:
+            raise ValueError(f"need at least 100 tracks, got {self.max_tracks} and {self.final_tracks}")
+        if self.max_worlds < 1:
+            raise ValueError(f"max_worlds must be at least 1, got {self.max_worlds}")

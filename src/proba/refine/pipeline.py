@@ -1,0 +1,236 @@
+"""From the solver's worlds to one accurate reconstruction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from proba.errors import GeometryError
+from proba.matches import Matches
+from proba.reconstruction import Reconstruction
+from proba.refine.adjust import ANNEALED, Freedom, Round, adjust
+from proba.refine.assemble import assemble, to_root_frame
+from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
+from proba.refine.degeneracy import degeneracy_notes
+from proba.refine.model import CameraTrial, adjust_with_model, select_camera_model
+from proba.refine.options import RefineOptions
+from proba.refine.rescue import PairTracks, find_core, rescue
+from proba.refine.tracks import Tracks, build_tracks, select_tracks
+from proba.refine.triangulate import points_from_depth_maps, triangulate
+from proba.refine.uncertainty import Uncertainty, estimate_uncertainty
+from proba.solution import Solution
+
+MIN_TRACKS = 8
+AGREE_DEG, AGREE_SHARE = 0.3, 0.005
+"""Two worlds are the same when their rotations and surviving shares differ by less."""
+KEEP_PX = 4.0
+"""Largest error of an observation in the result, for an image of 1024 px."""
+LOSS_PER_NOISE, FINAL_LOSS_PX = 3.0, (0.5, 2.0)
+"""Scale of the last robust loss in standard deviations of the noise, and its bounds in pixels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldReport:
+    """How one world fared."""
+
+    name: str
+    share: float
+    """Share of observations that survived the adjustment. It ranks worlds of one scene; it is no pass mark."""
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class RefineResult:
+    """The reconstruction and how it came about."""
+
+    reconstruction: Reconstruction
+    chosen: str
+    """Name of the world the reconstruction comes from."""
+    share: float
+    """Share of all observations that hold in the result."""
+    noise_px: float
+    """Standard deviation of one image coordinate, for an image of 1024 px."""
+    worlds: list[WorldReport] = field(default_factory=list)
+    trials: list[CameraTrial] = field(default_factory=list)
+    """Camera models that were tried."""
+    rescued: list[str] = field(default_factory=list)
+    """Images that were placed anew."""
+    unplaced: list[str] = field(default_factory=list)
+    """Images that only keep the solver's pose."""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def refine(
+    matches: Matches,
+    solutions: Sequence[Solution],
+    options: RefineOptions | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> RefineResult:
+    """Polish the worlds of one connected piece (best first), take the one that explains most, and finish it."""
+    options = options or RefineOptions()
+    if not solutions:
+        raise ValueError("refine needs at least one solution")
+    clock = _Clock(progress)
+    with clock("tracks"):
+        tracks = build_tracks(matches, solutions[0].graph)
+        if tracks.n_tracks < MIN_TRACKS:
+            raise GeometryError(
+                f"only {tracks.n_tracks} matches connect these images; add images with more overlap or a denser matcher"
+            )
+        unit = unit_px(matches, solutions[0])  # [N]
+        size = _image_sizes(matches, solutions[0])  # [N, 2]
+        few = unit_tracks(select_tracks(tracks, size, options.max_tracks, options.seed), unit)
+    freedom = Freedom(focal=options.focal != "fixed")
+    with clock("worlds"):
+        solution, bundle, worlds = _polish_worlds(matches, solutions, few, freedom, options, clock)
+    with clock("rescue"):
+        bundle, placed_again, unplaced = _rescue(bundle, matches, solution, unit, freedom, options)
+    with clock("camera model"):
+        bundle, freedom, trials = select_camera_model(bundle, options)
+    with clock("final adjustment"):
+        chosen = select_tracks(tracks, size, options.final_tracks, options.seed)
+        bundle, loss_px = _finish(bundle, unit_tracks(chosen, unit), freedom, ~unplaced, options)
+        bundle = to_root_frame(bundle, solution.graph.root)
+    with clock("uncertainty"):
+        uncertainty = estimate_uncertainty(bundle, freedom, loss_px)
+    names = [matches.images[k].name for k in solution.graph.images]
+    reconstruction = assemble(matches, solution, bundle, uncertainty, chosen, unit)
+    reconstruction.notes = _notes(bundle, uncertainty, freedom, unplaced, names)
+    return RefineResult(
+        reconstruction=reconstruction,
+        chosen=solution.name,
+        share=bundle.share,
+        noise_px=uncertainty.noise_px,
+        worlds=worlds,
+        trials=trials,
+        rescued=[names[k] for k in np.flatnonzero(placed_again)],
+        unplaced=[names[k] for k in np.flatnonzero(unplaced)],
+        seconds=clock.seconds,
+    )
+
+
+class _Clock:
+    """Times the stages and tells the caller which one runs."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+        self._stage, self._begin = "", 0.0
+
+    def say(self, text: str) -> None:
+        if self.progress is not None:
+            self.progress(text)
+
+    def __call__(self, stage: str) -> _Clock:
+        self._stage = stage
+        return self
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+        self.say(self._stage)
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self._stage] = time.perf_counter() - self._begin
+
+
+def _polish_worlds(
+    matches: Matches,
+    solutions: Sequence[Solution],
+    tracks: Tracks,
+    freedom: Freedom,
+    options: RefineOptions,
+    clock: _Clock,
+) -> tuple[Solution, Bundle, list[WorldReport]]:
+    """Adjust worlds from the best on, until one is good enough or two agree; the one that explains most."""
+    polished: list[tuple[Solution, Bundle]] = []
+    reports = []
+    for solution in solutions[: options.max_worlds]:
+        begin = time.perf_counter()
+        bundle = points_from_depth_maps(bundle_from_solution(matches, solution, tracks), solution.log_depth)
+        bundle = adjust(bundle, ANNEALED, freedom, threads=options.threads)
+        reports.append(
+            WorldReport(name=solution.name, share=bundle.share, seconds=time.perf_counter() - begin)
+        )
+        clock.say(f"world {solution.name}: {100 * bundle.share:.1f} % of the observations survive")
+        agrees = any(_same_world(bundle, other) for _, other in polished)
+        polished.append((solution, bundle))
+        if bundle.share > options.good_share or agrees:
+            break
+    best = max(polished, key=lambda pair: pair[1].share)
+    return (*best, reports)
+
+
+def _same_world(a: Bundle, b: Bundle) -> bool:
+    """Whether two worlds are one up to a similarity."""
+    relative = [w.cam_from_world[:, :3, :3] @ w.cam_from_world[0, :3, :3].T for w in (a, b)]  # [N, 3, 3]
+    trace = np.einsum("nij,nij->n", *relative)  # [N]
+    angle_deg = np.degrees(np.arccos(np.clip((trace - 1) / 2, -1, 1)))
+    return bool(np.median(angle_deg) < AGREE_DEG and abs(a.share - b.share) < AGREE_SHARE)
+
+
+def _rescue(
+    bundle: Bundle,
+    matches: Matches,
+    solution: Solution,
+    unit: np.ndarray,
+    freedom: Freedom,
+    options: RefineOptions,
+) -> tuple[Bundle, np.ndarray, np.ndarray]:
+    """The bundle, the images [N] bool that were placed anew, and those that could not be placed."""
+    nobody = np.zeros(bundle.n_images, bool)
+    if options.rescue_rounds == 0 or bundle.n_images < 4:
+        return bundle, nobody, nobody
+    before = find_core(bundle)
+    if before.all():
+        return bundle, nobody, nobody
+    images = solution.graph.images
+    points = {
+        (int(i), int(j)): (
+            pair.points_i.astype(np.float64) / unit[i],
+            pair.points_j.astype(np.float64) / unit[j],
+        )
+        for i, j in solution.graph.edges
+        if (pair := matches.pairs.get((int(images[i]), int(images[j])))) is not None
+    }
+    better, unplaced = rescue(
+        bundle, PairTracks(points), freedom, rounds=options.rescue_rounds, threads=options.threads
+    )
+    placed_again = ~before & ~unplaced if better is not bundle else nobody
+    return better, placed_again, unplaced
+
+
+def _finish(
+    bundle: Bundle, tracks: Tracks, freedom: Freedom, placed: np.ndarray, options: RefineOptions
+) -> tuple[Bundle, float]:
+    """The last adjustment, with many tracks and a loss as wide as the noise. Also the scale of that loss."""
+    noise_px = float(np.median(reprojection_errors(bundle)[bundle.alive])) / 1.18 if bundle.alive.any() else 1.0
+    loss_px = float(np.clip(LOSS_PER_NOISE * noise_px, *FINAL_LOSS_PX))
+    last = Round(loss_px=loss_px, keep_px=KEEP_PX, min_angle_deg=0.3, iterations=40, tolerance=1e-6)
+    everyone = None if placed.all() else placed
+    full = triangulate(bundle.with_tracks(tracks), 2 * KEEP_PX, everyone)
+    settle = replace(last, loss_px=2.0, tolerance=1e-4)
+    return adjust_with_model(full, (settle, last), freedom, options, everyone), loss_px
+
+
+def _notes(
+    bundle: Bundle, uncertainty: Uncertainty, freedom: Freedom, unplaced: np.ndarray, names: list[str]
+) -> list[str]:
+    """Everything the user should know, with advice."""
+    notes = degeneracy_notes(bundle, uncertainty, freedom)
+    if unplaced.any():
+        listed = ", ".join(names[k] for k in np.flatnonzero(unplaced)[:8])
+        more = "" if unplaced.sum() <= 8 else f" and {int(unplaced.sum()) - 8} more"
+        notes.append(
+            f"poses of {listed}{more} are rough: their matches do not agree with the other images; "
+            "add images in between, or leave them out"
+        )
+    return notes
+
+
+def _image_sizes(matches: Matches, solution: Solution) -> np.ndarray:
+    """Width and height [N, 2] in original pixels."""
+    infos = [matches.images[k] for k in solution.graph.images]
+    return np.array([[info.width, info.height] for info in infos], np.float64)

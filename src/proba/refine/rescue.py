@@ -1,0 +1,248 @@
+"""Badly placed images: peel them off, adjust the rest, and place them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import poselib
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from proba.refine.adjust import SETTLE, Freedom, Round, adjust
+from proba.refine.bundle import Bundle, observation_rays
+from proba.refine.triangulate import observed_depths, reassess, triangulate
+from proba.refine.tracks import Tracks
+
+PEEL_BELOW = 0.8
+"""An image is peeled off when its share of held track pairs is below this part of the median image's."""
+MIN_LINK = 12
+"""Held tracks that two images must share to count as linked, and more than 60 % of what they could share."""
+MIN_CORE = 3
+PNP_PX, MIN_PNP_INLIERS = 6.0, 10
+SURE_PNP_INLIERS, SURE_PNP_SHARE = 30, 0.4
+"""With more inliers than this nobody asks the two-view geometry for a second opinion."""
+TWO_VIEW_PX, MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 1.5, 40, 0.5
+MIN_GAIN = 0.004
+"""Gain in surviving share below which another round is not worth it."""
+
+_REJOIN = (Round(loss_px=4, keep_px=10, tolerance=1e-4), Round(loss_px=2, keep_px=5, tolerance=1e-4))
+_FINISH = (
+    Round(loss_px=6, keep_px=12, tolerance=1e-4),
+    Round(loss_px=2, keep_px=4, min_angle_deg=0.3),
+    Round(loss_px=2, keep_px=4, min_angle_deg=0.3),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PairTracks:
+    """Two-view matches of all edges (unit pixels), for images that hang on pairs alone."""
+
+    xy: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+    """(i, j) with i < j to points [M, 2] in i and in j."""
+
+    def between(self, i: int, j: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Points in i and in j, whichever comes first."""
+        if (i, j) in self.xy:
+            return self.xy[i, j]
+        found = self.xy.get((j, i))
+        return None if found is None else (found[1], found[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """A new pose for an image, and how well it is supported."""
+
+    image: int
+    cam_from_world: np.ndarray  # [4, 4]
+    inliers: int
+    share: float
+    """Inliers among the observations looked at."""
+
+    @property
+    def merit(self) -> float:
+        return self.inliers * self.share
+
+
+def rescue(
+    bundle: Bundle, pairs: PairTracks, freedom: Freedom, *, rounds: int, threads: int
+) -> tuple[Bundle, np.ndarray]:
+    """Repeat the rescue while the surviving share grows. Also the images [N] bool that could not be placed."""
+    unplaced = np.zeros(bundle.n_images, bool)
+    for _ in range(rounds):
+        core = find_core(bundle)  # [N]
+        if core.all():
+            return bundle, np.zeros_like(unplaced)
+        attempt, placed = _rebuild(bundle, core, pairs, freedom, threads)
+        gain = attempt.share - bundle.share
+        if gain > 0:
+            bundle, unplaced = attempt, ~placed
+        elif not unplaced.any():
+            unplaced = ~core
+        if gain < MIN_GAIN:
+            break
+    return bundle, unplaced & ~find_core(bundle)
+
+
+def pair_agreement(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:
+    """Tracks shared by two images that hold in both [N, N], and all they share [N, N]."""
+    tracks = bundle.tracks
+    shape = (tracks.n_tracks, bundle.n_images)
+    owner = tracks.track_of_observation
+    counts = []
+    for observed in (bundle.alive, np.ones_like(bundle.alive)):
+        seen = csr_matrix((observed.astype(np.int64), (owner, tracks.image)), shape=shape)
+        shared = (seen.T @ seen).toarray()
+        np.fill_diagonal(shared, 0)
+        counts.append(shared)
+    return counts[0], counts[1]
+
+
+def find_core(bundle: Bundle) -> np.ndarray:
+    """The largest group [N] bool of images that agree with each other.
+
+    The worst image is peeled off again and again; what counts is its agreement with the images still there.
+    """
+    held, possible = pair_agreement(bundle)
+    active = np.ones(bundle.n_images, bool)
+    threshold = PEEL_BELOW * np.median(held.sum(axis=1) / np.maximum(possible.sum(axis=1), 1))
+    while active.sum() > MIN_CORE:
+        agreement = (held @ active) / np.maximum(possible @ active, 1)  # [N]
+        worst = int(np.where(active, agreement, np.inf).argmin())
+        if agreement[worst] >= threshold:
+            break
+        active[worst] = False
+    linked = (held >= MIN_LINK) & (held > 0.6 * possible) & active[:, None] & active[None]
+    label = connected_components(csr_matrix(linked), directed=False)[1]
+    return label == np.bincount(label).argmax()
+
+
+def _rebuild(
+    bundle: Bundle, core: np.ndarray, pairs: PairTracks, freedom: Freedom, threads: int
+) -> tuple[Bundle, np.ndarray]:
+    """Adjust the core [N] bool alone, then place the other images one by one, the best supported first."""
+    placed = core.copy()
+    bundle = reassess(bundle, SETTLE[0].keep_px, 0.0, placed)
+    bundle = adjust(bundle, SETTLE, freedom, images=placed, threads=threads)
+    since_adjustment = 0
+    while not placed.all():
+        best = _best_placement(bundle, placed, pairs)
+        if best is None:
+            break
+        poses = bundle.cam_from_world.copy()
+        poses[best.image] = best.cam_from_world
+        placed[best.image] = True
+        bundle = reassess(replace(bundle, cam_from_world=poses), 10.0, 0.0, placed)
+        since_adjustment += 1
+        # Adjusting after every single image costs more than it gives once the core is large.
+        if since_adjustment >= max(1, placed.sum() // 8) or placed.all():
+            bundle = adjust(bundle, _REJOIN, freedom, images=placed, threads=threads)
+            since_adjustment = 0
+    everyone = None if placed.sum() == core.sum() else placed
+    return adjust(reassess(bundle, 12.0, 0.0, everyone), _FINISH, freedom, images=everyone, threads=threads), placed
+
+
+def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairTracks) -> Placement | None:
+    """The best supported new pose of an image that is not placed yet."""
+    lost = np.flatnonzero(~placed)
+    found = [p for p in (_place_by_points(bundle, placed, int(k)) for k in lost) if p is not None]
+    best = max(found, key=lambda p: p.inliers, default=None)
+    sure = best is not None and best.inliers >= SURE_PNP_INLIERS and best.share >= SURE_PNP_SHARE
+    if not sure:
+        second = _place_by_pair(bundle, placed, lost, pairs)
+        if second is not None and (best is None or second.merit > best.merit):
+            return second
+    return best if best is not None and best.inliers >= MIN_PNP_INLIERS else None
+
+
+def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placement | None:
+    """Absolute pose of an image from points that the placed images hold."""
+    tracks = bundle.tracks
+    known = bundle.alive_per_track(placed) >= 2  # [T]
+    owner = tracks.track_of_observation
+    seen = (tracks.image == image) & known[owner]  # [K]
+    if seen.sum() < MIN_PNP_INLIERS + 2:
+        return None
+    xy, camera = _pinhole_view(bundle, image, tracks.xy[seen])
+    pose, info = poselib.estimate_absolute_pose(
+        xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX}, {}
+    )
+    inliers = int(info["num_inliers"])
+    return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()))
+
+
+def _place_by_pair(bundle: Bundle, placed: np.ndarray, lost: np.ndarray, pairs: PairTracks) -> Placement | None:
+    """Relative pose to one placed image, with the scale from the depths known there."""
+    depth = observed_depths(bundle)  # [K]
+    known = bundle.alive & (bundle.alive_per_track(placed) >= 2)[bundle.tracks.track_of_observation]
+    best: Placement | None = None
+    for j in np.flatnonzero(placed):
+        here = known & (bundle.tracks.image == j)  # [K]
+        if here.sum() < 20:
+            continue
+        tree = cKDTree(bundle.tracks.xy[here])
+        for k in lost:
+            points = pairs.between(int(j), int(k))
+            if points is None or len(points[0]) < MIN_TWO_VIEW_INLIERS:
+                continue
+            placement = _relative_placement(bundle, int(j), int(k), points, tree, depth[here])
+            if placement is not None and (best is None or placement.merit > best.merit):
+                best = placement
+    return best
+
+
+def _relative_placement(
+    bundle: Bundle, j: int, k: int, points: tuple[np.ndarray, np.ndarray], tree: cKDTree, depth: np.ndarray
+) -> Placement | None:
+    """Pose of k from its matches with the placed image j; `depth` belongs to the pixels in `tree`."""
+    (xy_j, camera_j), (xy_k, camera_k) = (
+        _pinhole_view(bundle, image, xy) for image, xy in zip((j, k), points, strict=True)
+    )
+    pose, info = poselib.estimate_relative_pose(
+        xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX}
+    )
+    inlier = np.array(info["inliers"], bool)  # [M]
+    n_inliers = int(inlier.sum())
+    if n_inliers < MIN_TWO_VIEW_INLIERS or n_inliers < MIN_TWO_VIEW_SHARE * len(inlier):
+        return None
+    translation = pose.t / np.linalg.norm(pose.t)
+    unit_depth = _two_view_depths(
+        _rays(xy_j[inlier], camera_j), _rays(xy_k[inlier], camera_k), pose.R, translation
+    )  # [I], for a baseline of one
+    distance, nearest = tree.query(points[0][inlier])
+    close = np.sort(distance)[min(len(distance) - 1, max(15, len(distance) // 4))]
+    usable = (unit_depth > 0) & (distance <= close + 1e-6)
+    if usable.sum() < 8:
+        return None
+    scale = np.exp(np.median(np.log(np.maximum(depth[nearest[usable]], 1e-9) / unit_depth[usable])))
+    k_from_j = _pose_matrix(pose.R, translation * scale)
+    return Placement(k, k_from_j @ bundle.cam_from_world[j], n_inliers, n_inliers / len(inlier))
+
+
+def _two_view_depths(rays_j: np.ndarray, rays_k: np.ndarray, rotation: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Depths [I] in j with rays_k x (depth R rays_j + shift) = 0 in the least squares sense."""
+    turned = np.cross(rays_k, rays_j @ rotation.T)  # [I, 3]
+    moved = np.cross(rays_k, shift)  # [I, 3]
+    return -(turned * moved).sum(axis=1) / ((turned * turned).sum(axis=1) + 1e-15)
+
+
+def _pinhole_view(bundle: Bundle, image: int, xy: np.ndarray) -> tuple[np.ndarray, dict]:
+    """Pixels [M, 2] without distortion and shift, as a centred pinhole camera of PoseLib sees them."""
+    count = len(xy)
+    view = replace(bundle, tracks=Tracks(np.array([0, count]), np.full(count, image), xy))
+    focal = float(bundle.intrinsics[bundle.camera_of_image[image], 0])
+    width, height = bundle.camera_size[bundle.camera_of_image[image]]
+    camera = {"model": "SIMPLE_PINHOLE", "width": int(width), "height": int(height), "params": [focal, 0.0, 0.0]}
+    return observation_rays(view) * focal, camera
+
+
+def _rays(xy: np.ndarray, camera: dict) -> np.ndarray:
+    """Homogeneous rays [M, 3] of centred pixels [M, 2]."""
+    return np.concatenate([xy / camera["params"][0], np.ones((len(xy), 1))], axis=1)
+
+
+def _pose_matrix(rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = rotation, translation
+    return matrix
