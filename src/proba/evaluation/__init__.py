@@ -1,0 +1,16 @@
+"""Pose and cloud metrics."""
+
+from proba.evaluation.cloud import cloud_scores
+from proba.evaluation.evaluate import evaluate
+from proba.evaluation.poses import accuracy, area_under_recall, focal_error_pct, match_names, pair_errors, registered
+
+__all__ = [
+    "accuracy",
+    "area_under_recall",
+    "cloud_scores",
+    "evaluate",
+    "focal_error_pct",
+    "match_names",
+    "pair_errors",
+    "registered",
+]

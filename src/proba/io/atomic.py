@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it takes that name when the block ends, and vanishes if it raises."""
+    """Yield a temporary path beside `path`; it takes that name at the end, and vanishes if the block raises."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix is kept because writers such as np.savez choose their behaviour by it.

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from proba.errors import InputError
+from proba.io.atomic import atomic_write_text
+from proba.io.ply import read_ply, write_ply
+
+COLMAP_FILES = ("images.bin", "images.txt")
+ADVICE = (
+    "Give a gt.json (cameras with image, width, height, fx, fy, cx, cy, R, t), a nerfstudio transforms.json, "
+    "or the folder of a COLMAP model."
+)
+
 
 @dataclass(kw_only=True)
 class GroundTruth:
-    """True cameras in OpenCV axes; intrinsics in original pixels with the first pixel centre at (0.5, 0.5)."""
+    """True cameras, OpenCV axes; intrinsics in original pixels, first pixel centre at (0.5, 0.5)."""
 
     names: list[str]
     cam_from_world: np.ndarray  # [N, 4, 4] float64
@@ -36,3 +48,214 @@ class GroundTruth:
         """Camera centres in the world."""
         rotation, translation = self.cam_from_world[:, :3, :3], self.cam_from_world[:, :3, 3]
         return -np.einsum("nji,nj->ni", rotation, translation)
+
+
+def load_ground_truth(path: str | Path) -> GroundTruth:
+    """Read a gt.json, a nerfstudio transforms.json, a COLMAP model, or a folder that holds one of them."""
+    path = Path(path)
+    if path.is_dir():
+        return _load_folder(path)
+    if not path.is_file():
+        raise InputError(f"There is no ground truth at {path}. Check the path.")
+    if path.suffix != ".json":
+        if path.name in COLMAP_FILES:
+            return _load_colmap(path.parent)
+        raise InputError(f"{path} is no ground truth. {ADVICE}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if "cameras" in content:
+            return _from_gt_json(content, path.parent)
+        if "frames" in content:
+            return _from_nerfstudio(content, path.parent)
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as ground truth ({error!r}). {ADVICE}") from error
+    raise InputError(f"{path} has neither `cameras` nor `frames`. {ADVICE}")
+
+
+def save_ground_truth(truth: GroundTruth, path: str | Path) -> None:
+    """Write a gt.json, and the cloud, if any, as a PLY beside it."""
+    path = Path(path)
+    cameras = []
+    for n, name in enumerate(truth.names):
+        fx, fy, cx, cy = truth.intrinsics[n].tolist()
+        rotation, translation = truth.cam_from_world[n, :3, :3].tolist(), truth.cam_from_world[n, :3, 3].tolist()
+        size = {"width": int(truth.width[n]), "height": int(truth.height[n])}
+        cameras.append({"image": name, **size, "fx": fx, "fy": fy, "cx": cx, "cy": cy, "R": rotation, "t": translation})
+    content: dict = {
+        "convention": "x_cam = R @ X_world + t; camera axes x right, y down, z forward",
+        "pixel_convention": "corner0.5",
+        "units": {None: "arbitrary", 1.0: "metres", 0.001: "mm"}.get(truth.metres_per_unit, "arbitrary"),
+        "cameras": cameras,
+    }
+    if truth.points is not None:
+        content["cloud"] = f"{path.stem}_cloud.ply"
+        write_ply(path.parent / content["cloud"], truth.points)
+    atomic_write_text(path, json.dumps(content, indent=1))
+
+
+def true_points(truth: GroundTruth, max_points: int = 1_000_000) -> np.ndarray | None:  # [P, 3]
+    """The true surface as a cloud in world units: as given, or lifted from the depth images; None without either."""
+    if truth.points is not None:
+        return truth.points
+    if truth.depth_paths is None:
+        return None
+    n_maps = sum(path is not None for path in truth.depth_paths)
+    clouds = [
+        _lift_depth(truth, n, path, max_points // max(n_maps, 1))
+        for n, path in enumerate(truth.depth_paths)
+        if path is not None
+    ]
+    return np.concatenate(clouds) if clouds else None
+
+
+def _lift_depth(truth: GroundTruth, n: int, path: Path, max_points: int) -> np.ndarray:  # [P, 3]
+    from PIL import Image  # only depth images need it
+
+    try:
+        with Image.open(path) as image:
+            depth = np.asarray(image).astype(np.float64) * truth.depth_units_per_count  # [H, W]
+    except OSError as error:
+        raise InputError(
+            f"The depth image {path} cannot be read ({error}). Restore it, or remove its entry."
+        ) from error
+    rows, columns = np.nonzero(depth > 0)
+    step = max(1, -(-len(rows) // max(max_points, 1)))
+    rows, columns = rows[::step], columns[::step]
+    scale = np.array([truth.width[n] / depth.shape[1], truth.height[n] / depth.shape[0]])
+    pixels = (np.stack([columns, rows], axis=1) + 0.5) * scale  # [P, 2]
+    fx, fy, cx, cy = truth.intrinsics[n]
+    rays = (pixels - [cx, cy]) / [fx, fy]  # [P, 2]
+    if truth.distortion is not None:
+        rays = _undistort(rays, truth.distortion[n])
+    z = depth[rows, columns]
+    in_camera = np.column_stack([rays * z[:, None], z])  # [P, 3]
+    pose = truth.cam_from_world[n]
+    return (in_camera - pose[:3, 3]) @ pose[:3, :3]
+
+
+def _undistort(distorted: np.ndarray, coefficients: np.ndarray) -> np.ndarray:  # [P, 2]
+    """Invert OpenCV's k1 k2 p1 p2 k3 by fixed-point iteration, as OpenCV does."""
+    k1, k2, p1, p2, k3 = coefficients
+    x, y = distorted.T
+    for _ in range(20):
+        r2 = x * x + y * y
+        radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
+        dx = 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
+        dy = p1 * (r2 + 2 * y * y) + 2 * p2 * x * y
+        x, y = (distorted[:, 0] - dx) / radial, (distorted[:, 1] - dy) / radial
+    return np.stack([x, y], axis=1)
+
+
+def _load_folder(folder: Path) -> GroundTruth:
+    for name in ("gt.json", "transforms.json"):
+        if (folder / name).is_file():
+            return load_ground_truth(folder / name)
+    for model in (folder, folder / "sparse" / "0", folder / "sparse", folder / "dslr_calibration_undistorted"):
+        if any((model / name).is_file() for name in COLMAP_FILES):
+            return _load_colmap(model)
+    raise InputError(f"The folder {folder} holds no ground truth. {ADVICE}")
+
+
+def _from_gt_json(content: dict, folder: Path) -> GroundTruth:
+    cameras = content["cameras"]
+    if not cameras:
+        raise ValueError("`cameras` is empty")
+    shifts = {"center0": 0.5, "corner0.5": 0.0}
+    convention = content.get("pixel_convention", "corner0.5")
+    if convention not in shifts:
+        raise ValueError(f"pixel_convention is {convention!r}, not center0 or corner0.5")
+    intrinsics = np.array([[c["fx"], c["fy"], c["cx"], c["cy"]] for c in cameras], np.float64)  # [N, 4]
+    intrinsics[:, 2:] += shifts[convention]
+    units = str(content.get("units", ""))
+    depth_scale = re.search(r"depth[^;]*/\s*([\d.]+)", units)  # "metres; depth png uint16 /5000"
+    distortion = np.array([(list(c.get("dist") or []) + [0.0] * 5)[:5] for c in cameras], np.float64)  # [N, 5]
+    depth = [folder / c["depth"] if c.get("depth") else None for c in cameras]
+    return GroundTruth(
+        names=[str(c["image"]) for c in cameras],
+        cam_from_world=_rigid(np.array([c["R"] for c in cameras], np.float64), np.array([c["t"] for c in cameras])),
+        intrinsics=intrinsics,
+        width=np.array([c["width"] for c in cameras]),
+        height=np.array([c["height"] for c in cameras]),
+        metres_per_unit=_metres_per_unit(units),
+        points=read_ply(folder / content["cloud"])["xyz"] if content.get("cloud") else None,
+        distortion=distortion if distortion.any() else None,
+        depth_paths=depth if any(depth) else None,
+        depth_units_per_count=1 / float(depth_scale.group(1)) if depth_scale else 1.0,
+    )
+
+
+def _from_nerfstudio(content: dict, folder: Path) -> GroundTruth:
+    """Poses there are world_from_cam with OpenGL axes (y up, z backward); pixels are as in COLMAP."""
+    frames = content["frames"]
+    if not frames:
+        raise ValueError("`frames` is empty")
+    world_from_cam = np.array([frame["transform_matrix"] for frame in frames], np.float64)  # [N, 3 or 4, 4]
+    rotation = world_from_cam[:, :3, :3] * [1, -1, -1]  # columns are the camera's axes in the world
+    translation = -np.einsum("nji,nj->ni", rotation, world_from_cam[:, :3, 3])
+    intrinsics, sizes = zip(*(_nerfstudio_lens({**content, **frame}, folder) for frame in frames), strict=True)
+    width, height = np.array(sizes).T
+    return GroundTruth(
+        names=[str(frame["file_path"]).removeprefix("./") for frame in frames],
+        cam_from_world=_rigid(rotation.transpose(0, 2, 1), translation),
+        intrinsics=np.array(intrinsics, np.float64),
+        width=width,
+        height=height,
+    )
+
+
+def _nerfstudio_lens(entry: dict, folder: Path) -> tuple[list[float], tuple[int, int]]:
+    if "w" in entry and "h" in entry:
+        width, height = int(entry["w"]), int(entry["h"])
+    else:
+        width, height = _image_size(folder / entry["file_path"])
+    angle = entry.get("camera_angle_x")  # Blender's files give the field of view instead
+    fx = float(entry["fl_x"]) if "fl_x" in entry or angle is None else width / 2 / np.tan(float(angle) / 2)
+    return [fx, float(entry.get("fl_y", fx)), entry.get("cx", width / 2), entry.get("cy", height / 2)], (width, height)
+
+
+def _image_size(path: Path) -> tuple[int, int]:
+    from PIL import Image  # only files without sizes need it
+
+    for candidate in (path, path.with_name(path.name + ".png"), path.with_name(path.name + ".jpg")):
+        if candidate.is_file():
+            with Image.open(candidate) as image:
+                return image.size
+    raise ValueError(f"`w` and `h` are missing, and the image {path} is too")
+
+
+def _load_colmap(folder: Path) -> GroundTruth:
+    import pycolmap  # slow to import
+
+    try:
+        model = pycolmap.Reconstruction(str(folder))
+    except Exception as error:  # pycolmap raises bare RuntimeError and ValueError with C++ traces
+        raise InputError(f"{folder} is no readable COLMAP model ({str(error).splitlines()[-1]}). {ADVICE}") from error
+    images = sorted((image for image in model.images.values() if image.has_pose), key=lambda image: image.name)
+    if not images:
+        raise InputError(f"The COLMAP model {folder} has no image with a pose. {ADVICE}")
+    cameras = [model.cameras[image.camera_id] for image in images]
+    rigid = np.array([image.cam_from_world().matrix() for image in images])  # [N, 3, 4]
+    points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
+    return GroundTruth(
+        names=[image.name for image in images],
+        cam_from_world=_rigid(rigid[:, :, :3], rigid[:, :, 3]),
+        intrinsics=np.array(
+            [[c.focal_length_x, c.focal_length_y, c.principal_point_x, c.principal_point_y] for c in cameras]
+        ),
+        width=np.array([c.width for c in cameras]),
+        height=np.array([c.height for c in cameras]),
+        points=points if len(points) else None,
+    )
+
+
+def _rigid(rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:  # [N, 4, 4]
+    transform = np.tile(np.eye(4), (len(rotation), 1, 1))
+    transform[:, :3, :3], transform[:, :3, 3] = rotation, translation
+    return transform
+
+
+def _metres_per_unit(units: str) -> float | None:
+    for prefix, metres in (("metre", 1.0), ("meter", 1.0), ("mm", 0.001), ("cm", 0.01)):
+        if units.lower().startswith(prefix):
+            return metres
+    return None

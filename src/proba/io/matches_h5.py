@@ -1,14 +1,14 @@
 """Matches on disk: hloc's dense h5 layout, and a plain npz.
 
-h5: `name0/name1/{keypoints0, keypoints1, scores}`, a `/` inside an image name becomes `-` as in hloc. hloc puts
-integer coordinates at pixel centres (`center0`: it adds 0.5 when it fills a COLMAP database), so keypoints are stored
-that way and shifted by half a pixel here, the one place that converts. One more group, `.proba`, holds what hloc
-leaves out: dataset `images`, a JSON list of name, width, height, camera_key, focal_px, and the attributes
-`pixel_convention` and `version`.
+h5: `name0/name1/{keypoints0, keypoints1, scores}`, a `/` inside an image name becomes `-` as in hloc. hloc
+puts integer coordinates at pixel centres (`center0`: it adds 0.5 when it fills a COLMAP database), so keypoints
+are stored that way and shifted by half a pixel here, the one place that converts. One more group, `.proba`,
+holds what hloc leaves out: dataset `images`, a JSON list of name, width, height, camera_key, focal_px, and the
+attributes `pixel_convention` and `version`.
 
-npz: `names` [N] str, `sizes` [N, 2] width and height, `pairs` [E, 2] image indices, `counts` [E], and the matches of
-all pairs one after the other in `points_i` [M, 2], `points_j` [M, 2] (pixels, first pixel centre at (0.5, 0.5));
-optional `scores` [M], `camera_keys` [N] str, `focal_px` [N] (NaN: not known).
+npz: `names` [N] str, `sizes` [N, 2] width and height, `pairs` [E, 2] image indices, `counts` [E], and the matches
+of all pairs one after the other in `points_i` [M, 2], `points_j` [M, 2] (pixels, first pixel centre at
+(0.5, 0.5)); optional `scores` [M], `camera_keys` [N] str, `focal_px` [N] (NaN: not known).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def save_matches(path: str | Path, matches: Matches) -> None:
 
 
 def load_matches(path: str | Path, images: str | Path | None = None) -> Matches:
-    """Read an h5 or npz file. `images` is the image folder, for h5 files from hloc that do not know image sizes."""
+    """Read an h5 or npz file. `images` is the image folder, for h5 files that do not know image sizes."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"There is no matches file {path}. Make one with `proba match IMAGES --out {path}`.")
@@ -102,9 +102,7 @@ def _read_h5(file: h5py.File, path: Path, images: str | Path | None) -> Matches:
     for (name0, name1), (points0, points1, scores) in raw.items():
         if name0 not in index or name1 not in index:
             missing = name0 if name0 not in index else name1
-            raise InputError(
-                f"{path} has matches of {missing!r}, which is not among its images. Match again."
-            )
+            raise InputError(f"{path} has matches of {missing!r}, which is not among its images. Match again.")
         good = np.isfinite(points0).all(1) & np.isfinite(points1).all(1) & np.isfinite(scores)  # [M]
         dropped += int((~good).sum())
         matches.add(index[name0], index[name1], points0[good], points1[good], scores[good])
@@ -115,20 +113,16 @@ def _read_h5(file: h5py.File, path: Path, images: str | Path | None) -> Matches:
 def _read_pair(group: h5py.Group, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if "keypoints0" not in group:
         raise InputError(
-            f"{path} has the pair {group.name} without keypoints0. hloc's sparse matches keep the keypoints in a "
-            "second file: import both, or give a dense matches file."
+            f"{path} has the pair {group.name} without keypoints0. hloc's sparse matches keep the keypoints in "
+            "a second file: import both, or give a dense matches file."
         )
     points0 = np.asarray(group["keypoints0"], np.float32) + HALF_PIXEL  # [M, 2]
     points1 = np.asarray(group["keypoints1"], np.float32) + HALF_PIXEL  # [M, 2]
-    scores = (
-        np.asarray(group["scores"], np.float32) if "scores" in group else np.ones(len(points0), np.float32)
-    )
+    scores = np.asarray(group["scores"], np.float32) if "scores" in group else np.ones(len(points0), np.float32)
     if not (points0.ndim == 2 and points0.shape[1] == 2 and points0.shape == points1.shape):
         raise _damaged(path, f"pair {group.name} has shapes {points0.shape} and {points1.shape}")
     if scores.shape != points0.shape[:1]:
-        raise _damaged(
-            path, f"pair {group.name} has {len(points0)} matches and scores of shape {scores.shape}"
-        )
+        raise _damaged(path, f"pair {group.name} has {len(points0)} matches and scores of shape {scores.shape}")
     return points0, points1, scores
 
 

@@ -1,0 +1,95 @@
+"""A result on disk: COLMAP models, the cloud, and the maps and uncertainties that COLMAP has no place for.
+
+DIR/sparse/0, sparse/1, ...   one COLMAP model for each connected reconstruction, largest first
+DIR/points.ply                cloud of the first one, with sigma
+DIR/maps.npz                  for each reconstruction k: `log_depth_k`, `log_variance_k` [N, m, m] (where kept),
+                              `pose_std_k` [N, 6], `focal_std_px_k` [C], `sigma_k` [P], `edges_k`, `notes_k` (JSON)
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from proba.errors import InputError
+from proba.io.atomic import atomic_path
+from proba.io.colmap import read_colmap, write_colmap
+from proba.io.ply import write_ply
+from proba.reconstruction import Reconstruction
+
+
+def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str | Path) -> None:
+    """Write all reconstructions of one run; models that a longer earlier run left in the folder are removed."""
+    folder = Path(folder)
+    if not reconstructions:
+        raise InputError("There is no reconstruction to write.")
+    arrays: dict[str, np.ndarray] = {}
+    for k, reconstruction in enumerate(reconstructions):
+        write_colmap(reconstruction, folder / "sparse" / str(k))
+        arrays |= _arrays(reconstruction, k)
+    for stale in _model_folders(folder)[len(reconstructions) :]:
+        shutil.rmtree(stale)
+    points = reconstructions[0].points
+    write_ply(folder / "points.ply", points.xyz, points.rgb, points.sigma)
+    with atomic_path(folder / "maps.npz") as temporary:
+        np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
+
+
+def load_reconstruction(folder: str | Path) -> list[Reconstruction]:
+    """Read what `save_reconstruction` wrote; a folder with COLMAP models alone works too, without uncertainties."""
+    folder = Path(folder)
+    models = _model_folders(folder)
+    if not models:
+        raise InputError(f"{folder} holds no reconstruction (sparse/0). Give the folder that `proba run` wrote.")
+    reconstructions = [read_colmap(model) for model in models]
+    maps = folder / "maps.npz"
+    if maps.is_file():
+        try:
+            with np.load(maps, allow_pickle=False) as file:
+                for k, reconstruction in enumerate(reconstructions):
+                    _fill(reconstruction, k, file)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise InputError(f"{maps} is damaged ({error}). Delete it, or run again.") from error
+    return reconstructions
+
+
+def _model_folders(folder: Path) -> list[Path]:
+    numbered = (path for path in (folder / "sparse").glob("*") if path.is_dir() and path.name.isdigit())
+    return sorted(numbered, key=lambda path: int(path.name))
+
+
+def _arrays(reconstruction: Reconstruction, k: int) -> dict[str, np.ndarray]:
+    arrays = {
+        f"pose_std_{k}": reconstruction.pose_std,
+        f"focal_std_px_{k}": np.array([camera.focal_std_px for camera in reconstruction.cameras]),
+        f"sigma_{k}": reconstruction.points.sigma,
+        f"edges_{k}": np.array(json.dumps(reconstruction.edges)),
+        f"notes_{k}": np.array(json.dumps(reconstruction.notes)),
+    }
+    for name in ("log_depth", "log_variance"):
+        value = getattr(reconstruction, name)
+        if value is not None:
+            arrays[f"{name}_{k}"] = np.asarray(value, np.float32)
+    return arrays
+
+
+def _fill(reconstruction: Reconstruction, k: int, file) -> None:
+    if f"pose_std_{k}" not in file:
+        return
+    if len(file[f"pose_std_{k}"]) != len(reconstruction.image_names):
+        raise ValueError(f"it does not belong to sparse/{k}")
+    reconstruction.pose_std = file[f"pose_std_{k}"]
+    for camera, std in zip(reconstruction.cameras, file[f"focal_std_px_{k}"].tolist(), strict=True):
+        camera.focal_std_px = std
+    if len(file[f"sigma_{k}"]) == len(reconstruction.points.xyz):
+        reconstruction.points.sigma = file[f"sigma_{k}"]
+    reconstruction.edges = json.loads(str(file[f"edges_{k}"]))
+    reconstruction.notes = json.loads(str(file[f"notes_{k}"]))
+    for name in ("log_depth", "log_variance"):
+        if f"{name}_{k}" in file:
+            setattr(reconstruction, name, file[f"{name}_{k}"])
