@@ -8,18 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pycolmap
 
-from proba.refine.bundle import CX, CY, FX, FY, K1, K2, Bundle
+from proba.refine.bundle import FX, FY, MODEL_PARAMETERS, Bundle
 from proba.refine.triangulate import reassess
 
 pycolmap.logging.minloglevel = int(pycolmap.logging.ERROR)
-
-MODEL_PARAMETERS = {
-    "SIMPLE_PINHOLE": (FX, CX, CY),
-    "PINHOLE": (FX, FY, CX, CY),
-    "SIMPLE_RADIAL": (FX, CX, CY, K1),
-    "RADIAL": (FX, CX, CY, K1, K2),
-}
-"""Order of the parameters in COLMAP's models, as columns of `Bundle.intrinsics`."""
 
 _FOCAL_BOUNDS = (0.15, 20.0)
 """Focal length in longest sides (147 to 3 degrees); what leaves these bounds has diverged."""

@@ -8,11 +8,10 @@ import numpy as np
 
 from proba.matches import Matches
 from proba.reconstruction import Camera, Points, Reconstruction
-from proba.refine.adjust import MODEL_PARAMETERS
-from proba.refine.bundle import CX, CY, FX, FY, Bundle, per_track_sum, reprojection_errors
+from proba.refine.bundle import CX, CY, FX, FY, MODEL_PARAMETERS, Bundle, per_track_sum, reprojection_errors
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import observed_depths, sample_maps
-from proba.refine.uncertainty import Uncertainty
+from proba.refine.uncertainty import CameraUncertainty
 from proba.solution import Solution
 
 GREY = 128
@@ -33,11 +32,12 @@ def assemble(
     matches: Matches,
     solution: Solution,
     bundle: Bundle,
-    uncertainty: Uncertainty,
+    uncertainty: CameraUncertainty,
+    sigma: np.ndarray,
     tracks: Tracks,
     unit: np.ndarray,
 ) -> Reconstruction:
-    """Everything in one place. `tracks` are those of the bundle in original pixels, `unit` [N] the unit pixel."""
+    """Everything in one place. `tracks` (original pixels) and `sigma` [T] belong to the points of the bundle."""
     graph = solution.graph
     names = [matches.images[k].name for k in graph.images]
     counts = [len(matches.pairs[int(graph.images[i]), int(graph.images[j])].points_i) for i, j in graph.edges]
@@ -48,7 +48,7 @@ def assemble(
         camera_of_image=bundle.camera_of_image.copy(),
         cam_from_world=bundle.cam_from_world.copy(),
         pose_std=uncertainty.pose_std,
-        points=_points(bundle, uncertainty, tracks, unit),
+        points=_points(bundle, sigma, tracks, unit),
         log_depth=log_depth,
         log_variance=log_variance,
         edges=[
@@ -62,7 +62,7 @@ def _camera(
     matches: Matches,
     solution: Solution,
     bundle: Bundle,
-    uncertainty: Uncertainty,
+    uncertainty: CameraUncertainty,
     unit: np.ndarray,
     camera: int,
 ) -> Camera:
@@ -81,10 +81,10 @@ def _camera(
     )
 
 
-def _points(bundle: Bundle, uncertainty: Uncertainty, tracks: Tracks, unit: np.ndarray) -> Points:
+def _points(bundle: Bundle, sigma: np.ndarray, tracks: Tracks, unit: np.ndarray) -> Points:
     """Points that at least two observations hold."""
     held = bundle.alive_per_track()  # [T]
-    kept = (held >= 2) & np.isfinite(uncertainty.point_std)  # [T]
+    kept = (held >= 2) & np.isfinite(sigma)  # [T]
     owner = tracks.track_of_observation  # [K]
     observed = bundle.alive & kept[owner]  # [K]
     error_px = np.where(observed, reprojection_errors(bundle), 0.0) * unit[tracks.image]  # [K]
@@ -92,7 +92,7 @@ def _points(bundle: Bundle, uncertainty: Uncertainty, tracks: Tracks, unit: np.n
     return Points(
         xyz=bundle.xyz[kept],
         rgb=np.full((int(kept.sum()), 3), GREY, np.uint8),
-        sigma=uncertainty.point_std[kept],
+        sigma=sigma[kept],
         error_px=(per_track_sum(tracks, error_px) / np.maximum(held, 1))[kept],
         obs_point=index[owner[observed]],
         obs_image=tracks.image[observed].copy(),

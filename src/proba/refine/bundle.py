@@ -13,6 +13,13 @@ from proba.solution import Solution
 UNIT_SIDE_PX = 1024.0
 """Images are scaled to this longest side, so that every pixel threshold means the same for all of them."""
 FX, FY, CX, CY, K1, K2 = range(6)
+MODEL_PARAMETERS = {
+    "SIMPLE_PINHOLE": (FX, CX, CY),
+    "PINHOLE": (FX, FY, CX, CY),
+    "SIMPLE_RADIAL": (FX, CX, CY, K1),
+    "RADIAL": (FX, CX, CY, K1, K2),
+}
+"""Order of the parameters in COLMAP's models, as columns of `Bundle.intrinsics`."""
 _UNDISTORT_ITERATIONS = 12
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from proba.refine.adjust import Freedom
 from proba.refine.bundle import FX, Bundle
-from proba.refine.uncertainty import Uncertainty
+from proba.refine.uncertainty import CameraUncertainty
 
 MAX_FOCAL_STD = 0.05
 """Relative standard deviation above which a focal length counts as not observed."""
@@ -34,7 +34,7 @@ def flatness(xyz: np.ndarray) -> float:
     return float(np.quantile(distance, 0.9) / max(extent, 1e-12))
 
 
-def degeneracy_notes(bundle: Bundle, uncertainty: Uncertainty, freedom: Freedom) -> list[str]:
+def degeneracy_notes(bundle: Bundle, uncertainty: CameraUncertainty, freedom: Freedom) -> list[str]:
     """Warnings with advice, for the report."""
     notes = []
     flat = flatness(bundle.xyz[bundle.alive_per_track() >= 2]) < FLATNESS

@@ -17,8 +17,9 @@ MAX_SHIFT = 0.1
 """Largest believable shift of the principal point from the centre, in longest sides."""
 MAX_EDGE_DISTORTION = 0.4
 """Largest believable relative radial displacement in the image corner."""
-EVIDENCE_FACTOR = 4.0
-"""Multiple of the BIC penalty asked for: residuals of real matches are not independent."""
+BIC_FACTOR, MIN_RELATIVE_GAIN = 4.0, 0.003
+"""What a model must gain: a multiple of the BIC penalty, because residuals of real matches are not independent,
+and a share of the residual variance. Without the latter herzjesu_p8 got a needless k1 and k2 (AUC@1 93 -> 92)."""
 
 _TRIAL = (Round(loss_px=2, keep_px=4, min_angle_deg=0.3, iterations=20, tolerance=1e-5),)
 
@@ -54,7 +55,7 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
     """Free principal point and distortion step by step as long as the likelihood gains more than chance gives.
 
     Forward selection: of the models one step richer than the present one the best is taken, if its robust
-    log-likelihood exceeds the present one's by a multiple of the BIC penalty and its values are believable.
+    log-likelihood exceeds the present one's by more than the penalty and its values are believable.
     """
     rich = eligible_cameras(bundle)  # [C]
     choice = _Choice(distortion={"simple": 1, "radial": 2}.get(options.distortion, 0))
@@ -101,9 +102,7 @@ def adjust_with_model(
         return adjust(bundle, rounds, freedom, images=images, threads=options.threads)
     if poor.all():
         return adjust(bundle, rounds, plain, images=images, threads=options.threads)
-    bundle = adjust(
-        bundle, rounds, freedom, images=images, constant_cameras=poor, threads=options.threads
-    )
+    bundle = adjust(bundle, rounds, freedom, images=images, constant_cameras=poor, threads=options.threads)
     return adjust(bundle, rounds[-1:], plain, images=images, constant_cameras=~poor, threads=options.threads)
 
 
@@ -132,9 +131,7 @@ def _fit(bundle: Bundle, choice: _Choice, options: RefineOptions, cameras: np.nd
     model = [name if name and rich else old for old, rich in zip(bundle.camera_model, cameras, strict=True)]
     changed = replace(bundle, camera_model=model)
     constant = ~cameras if not cameras.all() else None
-    return adjust(
-        changed, _TRIAL, _freedom(choice, options), constant_cameras=constant, threads=options.threads
-    )
+    return adjust(changed, _TRIAL, _freedom(choice, options), constant_cameras=constant, threads=options.threads)
 
 
 def _evidence(old: Bundle, new: Bundle, n_parameters: int) -> float:
@@ -146,8 +143,9 @@ def _evidence(old: Bundle, new: Bundle, n_parameters: int) -> float:
         return -np.inf
     # Every point is fitted too, which makes residuals too small; the ratio of counts undoes that.
     shrink = freedom / (2 * np.count_nonzero(common))
+    penalty = BIC_FACTOR * n_parameters * np.log(freedom) + MIN_RELATIVE_GAIN * freedom
     gain = _robust_nll(reprojection_errors(old)[common]) - _robust_nll(reprojection_errors(new)[common])
-    return float(2 * shrink * gain - EVIDENCE_FACTOR * n_parameters * np.log(freedom))
+    return float(2 * shrink * gain - penalty)
 
 
 def _robust_nll(error: np.ndarray) -> float:
@@ -169,5 +167,3 @@ def _believable(bundle: Bundle) -> bool:
     corner = np.abs(corner2 * (k1 + corner2 * k2))
     slope = 1 + corner2 * (3 * k1 + 5 * corner2 * k2)  # the image must not fold over
     return bool((shift < MAX_SHIFT * side).all() and (corner < MAX_EDGE_DISTORTION).all() and (slope > 0.1).all())
-
-

@@ -19,8 +19,8 @@ from proba.refine.model import CameraTrial, adjust_with_model, select_camera_mod
 from proba.refine.options import RefineOptions
 from proba.refine.rescue import PairTracks, find_core, rescue
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
-from proba.refine.triangulate import points_from_depth_maps, triangulate
-from proba.refine.uncertainty import Uncertainty, estimate_uncertainty
+from proba.refine.triangulate import points_from_depth_maps, reassess, refine_points, triangulate
+from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty, point_std
 from proba.solution import Solution
 
 MIN_TRACKS = 8
@@ -28,6 +28,7 @@ AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 """Two worlds are the same when their rotations and surviving shares differ by less."""
 KEEP_PX = 4.0
 """Largest error of an observation in the result, for an image of 1024 px."""
+MIN_ANGLE_DEG = 0.3
 LOSS_PER_NOISE, FINAL_LOSS_PX = 3.0, (0.5, 2.0)
 """Scale of the last robust loss in standard deviations of the noise, and its bounds in pixels."""
 
@@ -91,19 +92,22 @@ def refine(
     with clock("camera model"):
         bundle, freedom, trials = select_camera_model(bundle, options)
     with clock("final adjustment"):
-        chosen = select_tracks(tracks, size, options.final_tracks, options.seed)
-        bundle, loss_px = _finish(bundle, unit_tracks(chosen, unit), freedom, ~unplaced, options)
+        more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
+        bundle, loss_px = _finish(bundle, more, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)
-    with clock("uncertainty"):
-        uncertainty = estimate_uncertainty(bundle, freedom, loss_px)
+    with clock("points"):
+        cameras = camera_uncertainty(bundle, freedom, loss_px)
+        final = select_tracks(tracks, size, options.max_points, options.seed)
+        cloud = _all_points(bundle, unit_tracks(final, unit), ~unplaced, loss_px)
+        sigma = point_std(cloud, freedom, cameras, loss_px)  # [T]
     names = [matches.images[k].name for k in solution.graph.images]
-    reconstruction = assemble(matches, solution, bundle, uncertainty, chosen, unit)
-    reconstruction.notes = _notes(bundle, uncertainty, freedom, unplaced, names)
+    reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
+    reconstruction.notes = _notes(bundle, cameras, freedom, unplaced, names)
     return RefineResult(
         reconstruction=reconstruction,
         chosen=solution.name,
-        share=bundle.share,
-        noise_px=uncertainty.noise_px,
+        share=cloud.share,
+        noise_px=cameras.noise_px,
         worlds=worlds,
         trials=trials,
         rescued=[names[k] for k in np.flatnonzero(placed_again)],
@@ -151,9 +155,7 @@ def _polish_worlds(
         begin = time.perf_counter()
         bundle = points_from_depth_maps(bundle_from_solution(matches, solution, tracks), solution.log_depth)
         bundle = adjust(bundle, ANNEALED, freedom, threads=options.threads)
-        reports.append(
-            WorldReport(name=solution.name, share=bundle.share, seconds=time.perf_counter() - begin)
-        )
+        reports.append(WorldReport(name=solution.name, share=bundle.share, seconds=time.perf_counter() - begin))
         clock.say(f"world {solution.name}: {100 * bundle.share:.1f} % of the observations survive")
         agrees = any(_same_world(bundle, other) for _, other in polished)
         polished.append((solution, bundle))
@@ -208,18 +210,25 @@ def _finish(
     """The last adjustment, with many tracks and a loss as wide as the noise. Also the scale of that loss."""
     noise_px = float(np.median(reprojection_errors(bundle)[bundle.alive])) / 1.18 if bundle.alive.any() else 1.0
     loss_px = float(np.clip(LOSS_PER_NOISE * noise_px, *FINAL_LOSS_PX))
-    last = Round(loss_px=loss_px, keep_px=KEEP_PX, min_angle_deg=0.3, iterations=40, tolerance=1e-6)
+    last = Round(loss_px=loss_px, keep_px=KEEP_PX, min_angle_deg=MIN_ANGLE_DEG)
     everyone = None if placed.all() else placed
     full = triangulate(bundle.with_tracks(tracks), 2 * KEEP_PX, everyone)
-    settle = replace(last, loss_px=2.0, tolerance=1e-4)
-    return adjust_with_model(full, (settle, last), freedom, options, everyone), loss_px
+    rounds = (last, replace(last, tolerance=1e-6))
+    return adjust_with_model(full, rounds, freedom, options, everyone), loss_px
+
+
+def _all_points(bundle: Bundle, tracks: Tracks, placed: np.ndarray, loss_px: float) -> Bundle:
+    """Every track as a point, with the cameras as they are."""
+    everyone = None if placed.all() else placed
+    full = triangulate(bundle.with_tracks(tracks), KEEP_PX, everyone)
+    return reassess(refine_points(full, loss_px), KEEP_PX, MIN_ANGLE_DEG, everyone)
 
 
 def _notes(
-    bundle: Bundle, uncertainty: Uncertainty, freedom: Freedom, unplaced: np.ndarray, names: list[str]
+    bundle: Bundle, cameras: CameraUncertainty, freedom: Freedom, unplaced: np.ndarray, names: list[str]
 ) -> list[str]:
     """Everything the user should know, with advice."""
-    notes = degeneracy_notes(bundle, uncertainty, freedom)
+    notes = degeneracy_notes(bundle, cameras, freedom)
     if unplaced.any():
         listed = ", ".join(names[k] for k in np.flatnonzero(unplaced)[:8])
         more = "" if unplaced.sum() <= 8 else f" and {int(unplaced.sum()) - 8} more"

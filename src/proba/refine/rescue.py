@@ -12,8 +12,8 @@ from scipy.spatial import cKDTree
 
 from proba.refine.adjust import SETTLE, Freedom, Round, adjust
 from proba.refine.bundle import Bundle, observation_rays
-from proba.refine.triangulate import observed_depths, reassess, triangulate
 from proba.refine.tracks import Tracks
+from proba.refine.triangulate import observed_depths, reassess
 
 PEEL_BELOW = 0.8
 """An image is peeled off when its share of held track pairs is below this part of the median image's."""
@@ -165,9 +165,7 @@ def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placemen
     if seen.sum() < MIN_PNP_INLIERS + 2:
         return None
     xy, camera = _pinhole_view(bundle, image, tracks.xy[seen])
-    pose, info = poselib.estimate_absolute_pose(
-        xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX}, {}
-    )
+    pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX}, {})
     inliers = int(info["num_inliers"])
     return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()))
 
@@ -199,9 +197,7 @@ def _relative_placement(
     (xy_j, camera_j), (xy_k, camera_k) = (
         _pinhole_view(bundle, image, xy) for image, xy in zip((j, k), points, strict=True)
     )
-    pose, info = poselib.estimate_relative_pose(
-        xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX}
-    )
+    pose, info = poselib.estimate_relative_pose(xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX})
     inlier = np.array(info["inliers"], bool)  # [M]
     n_inliers = int(inlier.sum())
     if n_inliers < MIN_TWO_VIEW_INLIERS or n_inliers < MIN_TWO_VIEW_SHARE * len(inlier):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
+from proba.refine.linearise import linearise
 from proba.refine.tracks import Tracks
 
 _REWEIGHT_ROUNDS = 3
@@ -56,6 +57,38 @@ def triangulate(bundle: Bundle, max_error: float, images: np.ndarray | None = No
     alive = usable & (error < max_error)
     enough = per_track_sum(tracks, alive) >= 2  # [T]
     return replace(bundle, alive=alive & enough[tracks.track_of_observation])
+
+
+def refine_points(bundle: Bundle, loss_px: float, iterations: int = 6) -> Bundle:
+    """Move every point that holds to the robust optimum of its own observations, with the cameras as they are."""
+    tracks = bundle.tracks
+    owner = tracks.track_of_observation  # [K]
+    cost = _robust_cost(bundle, loss_px)  # [T]
+    damping = np.full(tracks.n_tracks, 1e-4)  # [T]
+    for _ in range(iterations):
+        residual, _, by_point = linearise(bundle, bundle.alive)  # [U, 2], [U, 2, 3]
+        weight = 1 / (1 + (residual**2).sum(axis=1) / loss_px**2)  # [U]
+        normal = np.zeros((tracks.n_observations, 3, 3))
+        gradient = np.zeros((tracks.n_observations, 3))
+        normal[bundle.alive] = weight[:, None, None] * by_point.transpose(0, 2, 1) @ by_point
+        gradient[bundle.alive] = weight[:, None] * np.einsum("uai,ua->ui", by_point, residual)
+        normal = per_track_sum(tracks, normal)  # [T, 3, 3]
+        diagonal = np.einsum("tii->ti", normal)  # [T, 3], a view
+        diagonal += damping[:, None] * diagonal + 1e-12
+        step = np.linalg.solve(normal, per_track_sum(tracks, gradient)[..., None])[..., 0]  # [T, 3]
+        moved = replace(bundle, xyz=bundle.xyz - step)
+        moved_cost = _robust_cost(moved, loss_px)  # [T]
+        better = moved_cost < cost  # [T]
+        damping = np.where(better, damping * 0.1, damping * 100)
+        bundle = replace(bundle, xyz=np.where(better[:, None], moved.xyz, bundle.xyz))
+        cost = np.where(better, moved_cost, cost)
+    return replace(bundle, alive=bundle.alive & (bundle.alive_per_track() >= 2)[owner])
+
+
+def _robust_cost(bundle: Bundle, loss_px: float) -> np.ndarray:
+    """Cauchy cost [T] of the observations of each track that hold."""
+    cost = np.log1p((np.minimum(reprojection_errors(bundle), 1e6) / loss_px) ** 2)  # [K]
+    return per_track_sum(bundle.tracks, np.where(bundle.alive, cost, 0.0))
 
 
 def ray_angles_deg(bundle: Bundle) -> np.ndarray:

@@ -12,114 +12,136 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from proba.refine.adjust import MODEL_PARAMETERS, Freedom
-from proba.refine.bundle import CX, CY, FX, FY, K1, K2, Bundle, points_in_cameras, project
-
-_POSE = 6
-_INTRINSICS = 6
+from proba.refine.adjust import Freedom
+from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle
+from proba.refine.linearise import N_INTRINSICS, N_POSE, linearise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uncertainty:
-    """One standard deviation of everything, in unit pixels and scene units."""
+class CameraUncertainty:
+    """Covariance of poses and intrinsics, in unit pixels and scene units."""
 
     noise_px: float  # robust standard deviation of one image coordinate
+    covariance: np.ndarray  # [D, D], poses first, then the free intrinsics
+    columns: np.ndarray  # [C, 6], column of each intrinsic in the covariance, -1: held fixed
     pose_std: np.ndarray  # [N, 6], rotation (rad, camera axes), centre (scene units, world axes)
     intrinsics_std: np.ndarray  # [C, 6], zero for what was held fixed
-    point_std: np.ndarray  # [T], root mean square over the axes; infinite for points that were lost
 
 
-def estimate_uncertainty(bundle: Bundle, freedom: Freedom, loss_px: float) -> Uncertainty:
-    """Covariance of the adjusted parameters, scaled by the variance of the residuals that is left."""
-    tracks = bundle.tracks
-    kept = bundle.alive & (bundle.alive_per_track() >= 2)[tracks.track_of_observation]  # [K]
-    residual, jacobian_cam, jacobian_point = _linearise(bundle, kept)
-    owner = tracks.track_of_observation[kept]  # [U]
-    square = (residual**2).sum(axis=1)  # [U]
-    weight = 1 / (1 + square / loss_px**2)  # [U], of the Cauchy loss
-    columns = _free_columns(bundle, freedom)  # [C, 6], column in the system, -1: fixed
-    n_columns = max(_POSE * bundle.n_images, int(columns.max()) + 1)
-
-    image = tracks.image[kept]  # [U]
-    block = _block_columns(bundle, columns)[image]  # [U, 12]
-    begin = np.searchsorted(owner, np.arange(tracks.n_tracks + 1))  # [T + 1]
-    system, inverse, gain = _reduce(begin, block, weight, jacobian_cam, jacobian_point, n_columns)
-    n_points = np.count_nonzero(np.diff(begin) >= 2)
-    degrees = max(2 * len(owner) - 3 * n_points - n_columns + 7, 1)
+def camera_uncertainty(bundle: Bundle, freedom: Freedom, loss_px: float) -> CameraUncertainty:
+    """Covariance of what the adjustment found, scaled by the variance of the residuals that are left."""
+    system = _System.of(bundle, freedom, loss_px)
     # Variance of an M-estimator: E[psi^2] / E[psi']^2, and psi' of the Cauchy loss averages to weight^2.
+    weight, square = system.weight, system.square
+    n_points = np.count_nonzero(np.diff(system.begin) >= 2)
+    degrees = max(2 * len(weight) - 3 * n_points - system.n_columns + 7, 1)
     noise2 = float((weight**2 * square).sum() / degrees / np.mean(weight**2) ** 2)
-    scale = noise2 * float(weight.mean())  # the system is weighted, so its inverse is too large by the mean weight
-
-    covariance = _gauge_free_inverse(system, _gauge_directions(bundle, n_columns))  # [D, D]
-    own = np.trace(inverse, axis1=1, axis2=2)  # [T]
-    point_var = scale / 3 * (own + _camera_variances(begin, block, gain, covariance))  # [T]
-    point_var[np.diff(begin) < 2] = np.inf
-    covariance *= scale
-    variance = np.maximum(np.diag(covariance), 0.0)
+    # The system is weighted, so its inverse is too large by the mean weight.
+    scale = noise2 * float(weight.mean())
+    gauge = _gauge_directions(bundle, system.n_columns)
+    covariance = scale * _gauge_free_inverse(system.reduced(), gauge)  # [D, D]
+    variance = np.maximum(np.diag(covariance), 0.0)  # [D]
+    columns = system.columns
     intrinsics_var = np.where(columns >= 0, variance[np.maximum(columns, 0)], 0.0)  # [C, 6]
     square_pixels = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])
     intrinsics_var[square_pixels, FY] = intrinsics_var[square_pixels, FX]
-    return Uncertainty(
+    return CameraUncertainty(
         noise_px=float(np.sqrt(noise2)),
-        pose_std=np.sqrt(variance[: _POSE * bundle.n_images]).reshape(-1, _POSE),
+        covariance=covariance,
+        columns=columns,
+        pose_std=np.sqrt(variance[: N_POSE * bundle.n_images]).reshape(-1, N_POSE),
         intrinsics_std=np.sqrt(intrinsics_var),
-        point_std=np.sqrt(point_var),
     )
 
 
-def _linearise(bundle: Bundle, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Residuals [U, 2] and Jacobians by camera [U, 2, 12] (pose, intrinsics) and point [U, 2, 3]."""
-    projected, _ = project(bundle)
-    residual = (projected - bundle.tracks.xy)[kept]  # [U, 2]
-    image = bundle.tracks.image[kept]  # [U]
-    x, y, z = points_in_cameras(bundle)[kept].T  # [U] each
-    k = bundle.intrinsics[bundle.camera_of_image[image]]  # [U, 6]
-    ray = np.stack([x / z, y / z], axis=1)  # [U, 2]
-    square = (ray**2).sum(axis=1)  # [U]
-    factor = 1 + square * (k[:, K1] + square * k[:, K2])  # [U]
-    slope = 2 * (k[:, K1] + 2 * square * k[:, K2])  # [U], d factor = slope * ray . d ray
-    focal = k[:, [FX, FY]]  # [U, 2]
-    by_ray = focal[:, :, None] * (
-        factor[:, None, None] * np.eye(2) + slope[:, None, None] * ray[:, :, None] * ray[:, None, :]
-    )  # [U, 2, 2]
-    zero = np.zeros_like(z)
-    ray_by_point = np.stack(
-        [np.stack([1 / z, zero, -x / z**2], axis=1), np.stack([zero, 1 / z, -y / z**2], axis=1)], axis=1
-    )  # [U, 2, 3]
-    by_cam_point = by_ray @ ray_by_point  # [U, 2, 3]
-    rotation = bundle.cam_from_world[image, :3, :3]  # [U, 3, 3]
-    by_point = by_cam_point @ rotation  # [U, 2, 3]
-    cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=1).reshape(-1, 3, 3)  # [U, 3, 3], p x .
-    by_intrinsics = np.zeros((len(image), 2, _INTRINSICS))
-    by_intrinsics[:, 0, FX] = factor * ray[:, 0]
-    by_intrinsics[:, 1, FY] = factor * ray[:, 1]
-    by_intrinsics[:, 0, CX] = by_intrinsics[:, 1, CY] = 1
-    by_intrinsics[:, :, K1] = focal * ray * square[:, None]
-    by_intrinsics[:, :, K2] = focal * ray * square[:, None] ** 2
-    # Square pixels have one focal length: its column is the sum of both.
-    one_focal = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])
-    shared = one_focal[bundle.camera_of_image[image]]  # [U]
-    by_intrinsics[shared, 1, FX] = by_intrinsics[shared, 1, FY]
-    by_intrinsics[shared, 1, FY] = 0
-    return residual, np.concatenate([-by_cam_point @ cross, -by_point, by_intrinsics], axis=2), by_point
+def point_std(bundle: Bundle, freedom: Freedom, cameras: CameraUncertainty, loss_px: float) -> np.ndarray:
+    """Standard deviation [T] of each point: root mean square over the axes; infinite for lost points.
+
+    Its own observations and the uncertainty of the cameras that see it both count.
+    """
+    system = _System.of(bundle, freedom, loss_px)
+    own = np.trace(system.inverse, axis1=1, axis2=2) * cameras.noise_px**2  # [T]
+    variance = own + _camera_variances(system.begin, system.block, system.gain, cameras.covariance)  # [T]
+    variance[np.diff(system.begin) < 2] = np.inf
+    return np.sqrt(variance / 3)
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """Normal equations of the observations that hold (U of them), sorted by track."""
+
+    begin: np.ndarray  # [T + 1], observations of each track
+    block: np.ndarray  # [U, 12], system columns of pose and intrinsics, -1: fixed
+    columns: np.ndarray  # [C, 6]
+    n_columns: int
+    square: np.ndarray  # [U], squared residuals
+    weight: np.ndarray  # [U], of the Cauchy loss
+    own: np.ndarray  # [U, 12, 12], camera blocks
+    coupling: np.ndarray  # [U, 12, 3], camera against point
+    gain: np.ndarray  # [U, 12, 3], coupling times the inverse block of the point
+    inverse: np.ndarray  # [T, 3, 3], inverse point blocks
+
+    @classmethod
+    def of(cls, bundle: Bundle, freedom: Freedom, loss_px: float) -> _System:
+        tracks = bundle.tracks
+        kept = bundle.alive & (bundle.alive_per_track() >= 2)[tracks.track_of_observation]  # [K]
+        residual, by_camera, by_point = linearise(bundle, kept)  # [U, 2], [U, 2, 12], [U, 2, 3]
+        owner = tracks.track_of_observation[kept]  # [U]
+        begin = np.searchsorted(owner, np.arange(tracks.n_tracks + 1))  # [T + 1]
+        square = (residual**2).sum(axis=1)  # [U]
+        weight = 1 / (1 + square / loss_px**2)  # [U]
+        columns = _free_columns(bundle, freedom)  # [C, 6]
+        weighted = weight[:, None, None] * by_camera.transpose(0, 2, 1)  # [U, 12, 2]
+        inverse = _point_inverses(begin, weight, by_point)  # [T, 3, 3]
+        coupling = weighted @ by_point  # [U, 12, 3]
+        return cls(
+            begin=begin,
+            block=_block_columns(bundle, columns)[tracks.image[kept]],
+            columns=columns,
+            n_columns=max(N_POSE * bundle.n_images, int(columns.max()) + 1),
+            square=square,
+            weight=weight,
+            own=weighted @ by_camera,
+            coupling=coupling,
+            gain=coupling @ inverse[owner],
+            inverse=inverse,
+        )
+
+    def reduced(self) -> np.ndarray:
+        """Schur complement [D, D]: what is left for the cameras once every point is at its best."""
+        system = np.zeros((self.n_columns, self.n_columns))
+        _add_own(system, self.block, self.own)
+        _subtract_pairs(system, self.begin, self.block, self.gain, self.coupling)
+        return system
+
+
+def _point_inverses(begin: np.ndarray, weight: np.ndarray, by_point: np.ndarray) -> np.ndarray:
+    """Inverses [T, 3, 3] of the points' normal matrices; identity where nothing is observed."""
+    length = np.diff(begin)  # [T]
+    products = weight[:, None, None] * by_point.transpose(0, 2, 1) @ by_point  # [U, 3, 3]
+    blocks = np.tile(np.eye(3), (len(length), 1, 1))  # [T, 3, 3]
+    if len(products):
+        blocks[length > 0] = np.add.reduceat(products, begin[:-1][length > 0], axis=0)
+    blocks += 1e-12 * np.trace(blocks, axis1=1, axis2=2)[:, None, None] * np.eye(3)
+    return np.linalg.inv(blocks)
 
 
 def _free_columns(bundle: Bundle, freedom: Freedom) -> np.ndarray:
     """Column [C, 6] of each free intrinsic in the system, after all poses; -1 where it is fixed."""
-    free = np.zeros((bundle.n_cameras, _INTRINSICS), bool)
+    free = np.zeros((bundle.n_cameras, N_INTRINSICS), bool)
     for camera, model in enumerate(bundle.camera_model):
         allowed = MODEL_PARAMETERS[model]
         free[camera, [c for c in allowed if c in (FX, FY)]] = freedom.focal
         free[camera, [c for c in allowed if c in (CX, CY)]] = freedom.principal_point
         free[camera, [c for c in allowed if c in (K1, K2)]] = freedom.distortion
     columns = np.full(free.shape, -1)
-    columns[free] = _POSE * bundle.n_images + np.arange(free.sum())
+    columns[free] = N_POSE * bundle.n_images + np.arange(free.sum())
     return columns
 
 
 def _block_columns(bundle: Bundle, columns: np.ndarray) -> np.ndarray:
     """System columns [N, 12] of each image's pose and intrinsics."""
-    pose = np.arange(_POSE * bundle.n_images).reshape(-1, _POSE)
+    pose = np.arange(N_POSE * bundle.n_images).reshape(-1, N_POSE)
     return np.concatenate([pose, columns[bundle.camera_of_image]], axis=1)
 
 
@@ -127,7 +149,7 @@ def _gauge_directions(bundle: Bundle, n_columns: int) -> np.ndarray:
     """Orthonormal directions [D, 7] in which the world can move without any residual changing."""
     centres = bundle.centres - bundle.centres.mean(axis=0)  # [N, 3]
     rotation = bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
-    directions = np.zeros((bundle.n_images, _POSE, 7))
+    directions = np.zeros((bundle.n_images, N_POSE, 7))
     directions[:, 3:, :3] = np.eye(3)  # shift
     for axis in range(3):  # turn about a world axis: R <- R exp(-w), C <- C + w x C
         turn = np.eye(3)[axis]
@@ -135,7 +157,7 @@ def _gauge_directions(bundle: Bundle, n_columns: int) -> np.ndarray:
         directions[:, 3:, 3 + axis] = np.cross(turn, centres)
     directions[:, 3:, 6] = centres  # scale
     full = np.zeros((n_columns, 7))
-    full[: _POSE * bundle.n_images] = directions.reshape(-1, 7)
+    full[: N_POSE * bundle.n_images] = directions.reshape(-1, 7)
     return np.linalg.qr(full)[0]
 
 
@@ -152,35 +174,6 @@ def _gauge_free_inverse(system: np.ndarray, gauge: np.ndarray) -> np.ndarray:
     root = scale[:, None] * vectors / np.sqrt(values)  # [D, D]
     root -= gauge @ (gauge.T @ root)
     return root @ root.T
-
-
-def _reduce(
-    begin: np.ndarray,
-    block: np.ndarray,
-    weight: np.ndarray,
-    jacobian_cam: np.ndarray,
-    jacobian_point: np.ndarray,
-    n_columns: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Schur complement [D, D] of the points, their inverse blocks [T, 3, 3], and gains [U, 12, 3].
-
-    The gain of an observation is its coupling of camera and point times the inverse block of the point.
-    """
-    length = np.diff(begin)  # [T]
-    owner = np.repeat(np.arange(len(length)), length)  # [U]
-    weighted = weight[:, None, None] * jacobian_cam.transpose(0, 2, 1)  # [U, 12, 2]
-    by_point = weight[:, None, None] * jacobian_point.transpose(0, 2, 1) @ jacobian_point  # [U, 3, 3]
-    blocks = np.tile(np.eye(3), (len(length), 1, 1))  # [T, 3, 3], identity where nothing is observed
-    if len(owner):
-        blocks[length > 0] = np.add.reduceat(by_point, begin[:-1][length > 0], axis=0)
-    blocks += 1e-12 * np.trace(blocks, axis1=1, axis2=2)[:, None, None] * np.eye(3)
-    inverse = np.linalg.inv(blocks)  # [T, 3, 3]
-    coupling = weighted @ jacobian_point  # [U, 12, 3]
-    gain = coupling @ inverse[owner]  # [U, 12, 3]
-    system = np.zeros((n_columns, n_columns))
-    _add_own(system, block, weighted @ jacobian_cam)
-    _subtract_pairs(system, begin, block, gain, coupling)
-    return system, inverse, gain
 
 
 @numba.njit(cache=True)
