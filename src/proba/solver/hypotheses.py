@@ -55,7 +55,7 @@ class EpipolarScore:
         self.weight = self.valid.float() * (matches.count.clamp(max=300).float()[:, None] / take.clamp(min=1))
 
     def errors(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sampson distance in 1024ths of the longest side, and whether the point is in front of both cameras, [E, K]."""
+        """Sampson distance in 1024ths of the longest side, and whether a match is in front of both cameras, [E, K]."""
         pose = j_from_i.float()  # [E, 4, 4]
         tan = tan.float()  # [N, 2]
         ray_i = _homogeneous(self.xy_i * tan[self.i, None])  # [E, K, 3]

@@ -6,16 +6,18 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from proba import objective
+from proba import kernels, objective
 from proba.errors import GeometryError
 from proba.geometry import se3, so3
 from proba.geometry.tree import node_gradient
 from proba.graph import ViewGraph
+from proba.kernels.edge_poses import camera_gradient, edge_poses
 from proba.matches import Matches
 from proba.objective import EdgeEvaluation
 from proba.objective.mirror import mirror_distance, mirror_weight
@@ -24,7 +26,7 @@ from proba.solution import Solution
 from proba.solver.checkpoint import fingerprint, load_checkpoint, save_checkpoint
 from proba.solver.hypotheses import EpipolarScore, portfolio
 from proba.solver.options import SolverOptions, value_at
-from proba.solver.poses import camera_gradient, edge_poses, pivot_gradient, pivot_twist
+from proba.solver.poses import pivot_gradient, pivot_twist
 from proba.solver.problem import Problem, make_problem
 from proba.solver.worlds import Worlds, start_worlds
 
@@ -68,7 +70,11 @@ class Solver:
         self.damping = 1.0
         """Factor on all step sizes, halved when every world diverges."""
         self.score = EpipolarScore(problem.matches)
-        self.evaluate = objective.evaluate
+        self.evaluate = (
+            partial(kernels.evaluate, workspace=kernels.Workspace())
+            if options.backend == "fused"
+            else objective.evaluate
+        )
         separate = problem.n_cameras > max(1, problem.n_images // 2)
         sizes = options.step_sizes
         self.focal_steps = sizes.focal_separate if separate else sizes.focal
@@ -159,26 +165,28 @@ class Solver:
 
     def _copy_mirrors(self) -> None:
         worlds = self.worlds
-        for b, primary in enumerate(worlds.mirror_of):
-            if primary is None:
-                continue
-            worlds.parent_from_child[b] = se3.mirror(worlds.parent_from_child[primary])
-            worlds.twist[b] = worlds.twist[primary] * torch.tensor(se3.MIRROR_SIGNS)
-            worlds.pose_moments.first[b] = worlds.pose_moments.first[primary]
-            worlds.pose_moments.second[b] = worlds.pose_moments.second[primary]
+        primary, mirror = self._mirror_pairs()
+        worlds.parent_from_child[mirror] = se3.mirror(worlds.parent_from_child[primary])
+        worlds.twist[mirror] = worlds.twist[primary] * torch.tensor(se3.MIRROR_SIGNS)
+        worlds.pose_moments.first[mirror] = worlds.pose_moments.first[primary]
+        worlds.pose_moments.second[mirror] = worlds.pose_moments.second[primary]
+
+    def _mirror_pairs(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Indices of primary worlds and of the worlds that mirror them."""
+        pairs = [(p, b) for b, p in enumerate(self.worlds.mirror_of) if p is not None]
+        primary, mirror = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(1)
+        return primary, mirror
 
     def _mirror_pull(self, j_from_i: torch.Tensor, share: float) -> torch.Tensor:
-        """Gradient of the paper's L_reg (Eq. reg_loss) on right perturbations of the cameras, by autograd: [B, N, 6]."""
+        """Gradient of Eq. reg_loss with respect to right perturbations of the cameras, [B, N, 6]."""
         options = self.options
-        pairs = [(p, b) for b, p in enumerate(self.worlds.mirror_of) if p is not None]
+        primary, mirror = self._mirror_pairs()
         grad_pose = torch.zeros_like(j_from_i)
-        if pairs:
-            primary, mirror = (torch.tensor(side) for side in zip(*pairs, strict=True))
-            free = j_from_i[mirror].clone().requires_grad_()
-            duration = int(options.mirror_until * options.iterations)
-            weight = mirror_weight(self.iteration, strength=options.mirror_lambda, duration=duration)
-            total = weight * mirror_distance(j_from_i[primary], free).sum()
-            grad_pose[mirror] = torch.autograd.grad(total, free)[0]
+        free = j_from_i[mirror].clone().requires_grad_()
+        duration = int(options.mirror_until * options.iterations)
+        weight = mirror_weight(self.iteration, strength=options.mirror_lambda, duration=duration)
+        total = weight * mirror_distance(j_from_i[primary], free).sum()
+        grad_pose[mirror] = torch.autograd.grad(total, free)[0]
         return camera_gradient(grad_pose[..., :3, :], j_from_i, self.edges, self.problem.n_images)
 
     def _step_focals(self, result: EdgeEvaluation, share: float) -> None:

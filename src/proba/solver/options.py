@@ -65,7 +65,7 @@ class SolverOptions:
     pose_steps: Literal["pivot", "twist"] = "pivot"
     """pivot: steps on the group with over-complete generators. twist: the paper's twist coordinates."""
     mirror: Literal["copy", "regularise", "off"] = "copy"
-    """How a mirror world is tied to its primary: exact mirror copies of its poses, the paper's L1 pull, or no mirror worlds."""
+    """How a mirror world is tied to its primary: exact mirror copies of its poses, or the paper's L1 pull; off: none."""
     mirror_until: float = 0.3
     """Share of the iterations during which the tie lasts; it must outlast the birth of relief."""
     mirror_lambda: float = 100.0
@@ -77,7 +77,7 @@ class SolverOptions:
     weights_gain: float = 3.0
     """EMA rate times the iterations (paper: 1e-4 x 30000)."""
     outlier_margin: float | None = 10.0
-    """A match is an outlier where its loss exceeds the inliers' running mean by about this much; None: plain Gaussian NLL."""
+    """A match is an outlier where its loss exceeds the inliers' running mean by this much; None: plain Gaussian NLL."""
     max_rejected: float = 0.6
     """Bound on the share of rejected matches: beyond it the margin widens."""
     roll: bool = True

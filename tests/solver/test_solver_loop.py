@@ -1,0 +1,212 @@
+"""The solver as a whole: convergence on a small scene, determinism, resuming, guards."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from proba.errors import GeometryError, InputError
+from proba.graph import GraphOptions, build_view_graphs
+from proba.solver import Solver, SolverOptions, make_problem, solve_graph
+from proba.synthetic import make_scene, scene_matches
+
+QUICK = SolverOptions(iterations=150, start_fov_deg=(40.0, 60.0), two_view_world=False, keep=((0.5, 2),))
+
+
+@pytest.fixture(scope="module")
+def small():
+    scene = make_scene("object", n_images=7, seed=0, fov_deg=55.0)
+    matches = scene_matches(scene, grid=24, outliers=0.1, min_matches=20)
+    graphs, _ = build_view_graphs(matches, GraphOptions(min_matches=10))
+    return matches, graphs[0]
+
+
+def run(small, options=QUICK, **kwargs) -> Solver:
+    return solve_graph(*small, options, **kwargs)
+
+
+def same(a: Solver, b: Solver) -> bool:
+    return a.worlds.names == b.worlds.names and all(
+        torch.equal(x, y) for x, y in zip(a.worlds.arrays().values(), b.worlds.arrays().values(), strict=True)
+    )
+
+
+def test_cold_start_is_identity_depth_one_variance_one(small):
+    solver = Solver(small[0], make_problem(*small, SolverOptions(hypotheses="cold")), SolverOptions(hypotheses="cold"))
+    assert solver.worlds.names == ["fov45", "fov45-mirror"]
+    eye = torch.eye(4, dtype=torch.float64).expand_as(solver.worlds.parent_from_child)
+    assert torch.equal(solver.worlds.parent_from_child, eye)
+    assert not solver.worlds.maps.any()
+    torch.testing.assert_close(solver.worlds.log_tan.exp(), torch.full((2, 1, 1), np.tan(np.pi / 8)).double())
+
+
+def test_loss_falls_and_worlds_are_pruned(small):
+    solver = run(small)
+    assert len(solver.worlds.names) == 2
+    for name in solver.worlds.names:
+        losses = [loss for _, loss in solver.history[name]]
+        assert losses[-1] < losses[0]
+    shares = [s.epipolar_share for s in solver.solutions()]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_mirror_world_is_the_exact_mirror_while_tied(small):
+    options = SolverOptions(iterations=100, hypotheses="cold")
+    solver = Solver(small[0], make_problem(*small, options), options)
+    for _ in range(20):
+        solver.step()
+    signs = torch.tensor([-1.0, -1.0, 1.0, 1.0]).double()
+    primary, mirror = solver.worlds.parent_from_child
+    torch.testing.assert_close(mirror, primary * signs[:, None] * signs)
+    assert not torch.allclose(primary, torch.eye(4).double())
+
+
+def test_scale_stays_fixed(small):
+    solver = run(small)
+    mean = solver.worlds.cells[..., 0].mean((1, 2, 3))
+    assert mean.abs().max() < 1e-4
+
+
+def test_same_seed_same_bits_and_other_seed_other_bits(small):
+    from dataclasses import replace
+
+    assert same(run(small), run(small))
+    assert not same(run(small), run(small, replace(QUICK, seed=1)))
+
+
+@pytest.mark.parametrize("stop", [50, 100])
+def test_resume_continues_bit_for_bit(small, tmp_path, stop):
+    whole = run(small)
+    options = QUICK
+    first = Solver(small[0], make_problem(*small, options), options)
+    path = tmp_path / "checkpoint.npz"
+
+    def interrupt(progress):
+        if progress.iteration == stop:
+            from proba.solver.checkpoint import fingerprint
+
+            first.save(path, fingerprint(first.problem, options))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        first.run(interrupt)
+    assert same(whole, run(small, checkpoint=path, resume=True))
+
+
+def test_checkpoint_of_other_settings_is_refused(small, tmp_path):
+    from dataclasses import replace
+
+    path = tmp_path / "checkpoint.npz"
+    run(small, checkpoint=path)
+    with pytest.raises(InputError, match="other matches or settings"):
+        run(small, replace(QUICK, seed=5), checkpoint=path, resume=True)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match="damaged"):
+        run(small, checkpoint=path, resume=True)
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_solver_loop import QUICK, run, scene_pair
+options = replace(QUICK, iterations=600, checkpoint_seconds=0.0)
+solver = run(scene_pair(), options, checkpoint=Path({path!r}), resume=True)
+import numpy as np
+np.savez({out!r}, **{{k: v.numpy() for k, v in solver.worlds.arrays().items()}})
+"""
+
+
+def scene_pair():
+    scene = make_scene("object", n_images=7, seed=0, fov_deg=55.0)
+    matches = scene_matches(scene, grid=24, outliers=0.1, min_matches=20)
+    graphs, _ = build_view_graphs(matches, GraphOptions(min_matches=10))
+    return matches, graphs[0]
+
+
+def test_killed_run_resumes_to_the_bits_of_an_unbroken_one(tmp_path):
+    rng = np.random.default_rng()
+    results = []
+    for name, kills in (("whole", 0), ("broken", 2)):
+        checkpoint, out = tmp_path / f"{name}.npz", tmp_path / f"{name}-result.npz"
+        code = KILLED.format(tests=os.path.dirname(__file__), path=str(checkpoint), out=str(out))
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        for _ in range(kills):
+            process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+            deadline = time.monotonic() + 120
+            while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(rng.uniform(0, 1.0))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+        with np.load(out) as file:
+            results.append({key: file[key] for key in file.files})
+    for key, value in results[0].items():
+        np.testing.assert_array_equal(value, results[1][key], err_msg=key)
+
+
+def test_a_world_that_leaves_the_numbers_is_dropped_and_all_of_them_is_an_error(small):
+    solver = Solver(small[0], make_problem(*small, QUICK), QUICK)
+    names = list(solver.worlds.names)
+    solver.worlds.maps[1] = float("nan")
+    solver._guard()
+    assert solver.worlds.names == [names[0], *names[2:]]
+    with pytest.raises(GeometryError, match="diverged"):
+        for _ in range(10):
+            solver.worlds.maps[:] = float("nan")
+            solver._guard()
+
+
+def test_interrupt_leaves_usable_solutions(small):
+    def interrupt(progress):
+        if progress.iteration >= 50:
+            raise KeyboardInterrupt
+
+    solver = run(small, callback=interrupt)
+    assert solver.interrupted and solver.iteration == 50
+    assert all(np.isfinite(s.cam_from_world).all() for s in solver.solutions())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pose_steps": "twist", "mirror": "regularise"},
+        {"mirror": "off"},
+        {"square_pixels": False, "share": "none"},
+        {"outlier_margin": None, "adaptive_weights": False},
+    ],
+)
+def test_variants_run_and_reduce_the_loss(small, change):
+    from dataclasses import replace
+
+    solver = run(small, replace(QUICK, iterations=100, **change))
+    losses = [loss for _, loss in solver.history[solver.worlds.names[0]]]
+    assert losses[-1] < losses[0]
+
+
+def test_anisotropic_gaussians_run_on_the_reference(small):
+    from dataclasses import replace
+
+    from proba.objective import ObjectiveOptions
+
+    options = replace(QUICK, iterations=10, objective=ObjectiveOptions(gaussians="anisotropic"), backend="reference")
+    solver = run(small, options)
+    assert all(np.isfinite(s.log_depth).all() for s in solver.solutions())
+
+
+def test_known_focals_are_held_or_used_as_start(small):
+    scene = make_scene("object", n_images=5, seed=0, fov_deg=55.0)
+    matches = scene_matches(scene, grid=16, min_matches=10, known_focal=True)
+    graph = build_view_graphs(matches, GraphOptions(min_matches=10))[0][0]
+    true = scene.intrinsics[0, 0]
+    held = solve_graph(matches, graph, SolverOptions(iterations=60, focal="fixed", two_view_world=False)).solutions()[0]
+    np.testing.assert_allclose(held.focal_px, true, rtol=1e-6)
+    start = Solver(matches, make_problem(matches, graph, o := SolverOptions(focal="init")), o)
+    np.testing.assert_allclose(start.worlds.log_tan.exp(), 320 / true, rtol=1e-6)
