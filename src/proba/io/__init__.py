@@ -1,4 +1,4 @@
-"""Files: matches, reconstructions, ground truth. Users import `proba.io.colmap` themselves: pycolmap is slow to load."""
+"""Files: matches, reconstructions, ground truth. Import `proba.io.colmap` directly: pycolmap is slow to load."""
 
 from proba.io.atomic import atomic_path, atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth, save_ground_truth, true_points

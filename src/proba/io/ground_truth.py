@@ -224,24 +224,69 @@ def _image_size(path: Path) -> tuple[int, int]:
 
 
 def _load_colmap(folder: Path) -> GroundTruth:
+    """Text files are read here and not by pycolmap, which refuses models whose tracks name images that were removed."""
     import pycolmap  # slow to import
 
     try:
+        if not (folder / "images.bin").is_file():
+            return _from_colmap_text(folder)
         model = pycolmap.Reconstruction(str(folder))
     except Exception as error:  # pycolmap raises bare RuntimeError and ValueError with C++ traces
-        raise InputError(f"{folder} is no readable COLMAP model ({str(error).splitlines()[-1]}). {ADVICE}") from error
-    images = sorted((image for image in model.images.values() if image.has_pose), key=lambda image: image.name)
-    if not images:
-        raise InputError(f"The COLMAP model {folder} has no image with a pose. {ADVICE}")
-    cameras = [model.cameras[image.camera_id] for image in images]
-    rigid = np.array([image.cam_from_world().matrix() for image in images])  # [N, 3, 4]
+        raise InputError(f"{folder} is no readable COLMAP model ({str(error).splitlines()[-1:]}). {ADVICE}") from error
+    posed = [image for image in model.images.values() if image.has_pose]
+    rigid = np.array([image.cam_from_world().matrix() for image in posed]).reshape(-1, 3, 4)  # [N, 3, 4]
     points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
+    cameras = [model.cameras[image.camera_id] for image in posed]
+    return _from_colmap(
+        folder, [image.name for image in posed], _rigid(rigid[:, :, :3], rigid[:, :, 3]), cameras, points
+    )
+
+
+def _from_colmap_text(folder: Path) -> GroundTruth:
+    import pycolmap
+
+    cameras = {}
+    for line in _data_lines(folder / "cameras.txt"):
+        camera_id, model, width, height, *params = line.split()
+        cameras[camera_id] = pycolmap.Camera(
+            model=model, width=int(width), height=int(height), params=np.array(params, np.float64)
+        )
+    fields = [line.split(maxsplit=9) for line in _data_lines(folder / "images.txt") if _is_image_line(line)]
+    quaternion = np.array([f[1:5] for f in fields], np.float64).reshape(-1, 4)  # [N, 4] wxyz
+    rotation = np.array([pycolmap.Rotation3d(q[[1, 2, 3, 0]]).matrix() for q in quaternion]).reshape(-1, 3, 3)
+    translation = np.array([f[5:8] for f in fields], np.float64).reshape(-1, 3)
+    lines = _data_lines(folder / "points3D.txt") if (folder / "points3D.txt").is_file() else []
+    points = np.array([line.split(maxsplit=4)[1:4] for line in lines], np.float64).reshape(-1, 3)
+    used = [cameras[f[8]] for f in fields]
+    return _from_colmap(folder, [f[9] for f in fields], _rigid(rotation, translation), used, points)
+
+
+def _data_lines(path: Path) -> list[str]:
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _is_image_line(line: str) -> bool:
+    """Whether it is an image, not the list of numbers that is its observations; some files leave those lines out."""
+    fields = line.split()
+    try:
+        return len(fields) >= 10 and not np.isfinite(float(fields[9]))
+    except ValueError:
+        return True
+
+
+def _from_colmap(
+    folder: Path, names: list[str], cam_from_world: np.ndarray, cameras: list, points: np.ndarray
+) -> GroundTruth:
+    if not names:
+        raise InputError(f"The COLMAP model {folder} has no image with a pose. {ADVICE}")
+    order = np.argsort(names)
+    cameras = [cameras[k] for k in order]
+    lens = [[c.focal_length_x, c.focal_length_y, c.principal_point_x, c.principal_point_y] for c in cameras]
     return GroundTruth(
-        names=[image.name for image in images],
-        cam_from_world=_rigid(rigid[:, :, :3], rigid[:, :, 3]),
-        intrinsics=np.array(
-            [[c.focal_length_x, c.focal_length_y, c.principal_point_x, c.principal_point_y] for c in cameras]
-        ),
+        names=[names[k] for k in order],
+        cam_from_world=cam_from_world[order],
+        intrinsics=np.array(lens, np.float64),
         width=np.array([c.width for c in cameras]),
         height=np.array([c.height for c in cameras]),
         points=points if len(points) else None,

@@ -25,10 +25,11 @@ def scene_matches(
 ) -> Matches:
     """Matches in both directions between all images that overlap.
 
-    Grid pixels of image i (`grid` x `grid`) are exact; their targets in image j get Gaussian noise of `noise_px` on the
-    share `noise_ratio` of them (appendix, controlled noise: sigma and r), then the share `outliers` is moved to
-    uniformly random places of the target image. `max_neighbours` shortlists pairs by overlap for large sets. Pairs with
-    fewer than `min_matches` are left out. Noisy targets may lie outside the image, as in the paper.
+    Grid pixels of image i (`grid` x `grid`) are exact; their targets in image j get Gaussian noise of `noise_px`
+    on the share `noise_ratio` of them (appendix, controlled noise: sigma and r), then the share `outliers` is
+    moved to uniformly random places of the target image. `max_neighbours` shortlists pairs by overlap for large
+    sets. Pairs with fewer than `min_matches` are left out. Noisy targets may lie outside the image, as in the
+    paper.
     """
     rng = np.random.default_rng(seed)
     focal_px = scene.intrinsics[:, 0]
@@ -60,7 +61,7 @@ def scene_matches(
 def candidate_pairs(
     scene: Scene, max_neighbours: int | None = None, min_share: float = 0.02
 ) -> list[tuple[int, int]]:
-    """Pairs i < j that share view, by a coarse grid without occlusion; the best `max_neighbours` of each image."""
+    """Pairs i < j that overlap on a coarse grid without occlusion; the best `max_neighbours` of each image."""
     share = _frustum_overlap(scene)
     share = np.maximum(share, share.T)
     keep = share >= min_share

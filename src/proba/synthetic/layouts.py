@@ -1,4 +1,4 @@
-"""Five kinds of capture, after the ones that reconstructions are asked for. A seed varies geometry, path and lens."""
+"""Five kinds of capture that reconstructions are asked for. A seed varies geometry, path and lens."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def make_scene(
 ) -> Scene:
     """Build `object`, `ring`, `room`, `facade` or `corridor`.
 
-    `fov_deg` is along the longest side; None draws it from 30 to 90 degrees. Camera distances follow the field of view
-    so that views overlap.
+    `fov_deg` is along the longest side; None draws it from 30 to 90 degrees. Camera distances follow the field of
+    view so that views overlap.
     """
     if name not in LAYOUTS:
         raise InputError(f"There is no synthetic scene {name!r}. Choose one of {', '.join(LAYOUTS)}.")
@@ -172,7 +172,7 @@ def _facade(rng: np.random.Generator, n: int, tan: float) -> Layout:
 
 
 def _corridor(rng: np.random.Generator, n: int, tan: float) -> Layout:
-    """A long corridor with boxes and balls on both sides, walked along looking ahead and a little to the sides."""
+    """A long corridor with boxes and balls on both sides, walked along looking ahead and a little sideways."""
     step = 0.3
     length = step * n + 8.0
     planes = np.array(

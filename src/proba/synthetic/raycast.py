@@ -36,8 +36,8 @@ def cast(
 ) -> tuple[np.ndarray, np.ndarray]:
     """First hit of rays from one origin [3] along directions [R, 3].
 
-    Returns the distance in lengths of the direction [R] (inf: nothing hit, or farther than `max_range` metres) and the
-    solid that was hit [R] (spheres, boxes, planes counted through; -1: none).
+    Returns the distance in lengths of the direction [R] (inf: nothing hit, or farther than `max_range` metres) and
+    the solid that was hit [R] (spheres, boxes, planes counted through; -1: none).
     """
     directions = np.ascontiguousarray(directions, np.float64)
     origin = np.ascontiguousarray(origin, np.float64)

@@ -22,7 +22,7 @@ class Scene:
     width: int
     height: int
     max_range: float = float("inf")
-    """Rays see nothing beyond this distance in metres, as if the air were thick; it keeps long scenes cheap."""
+    """Rays see nothing beyond this distance (metres), as in thick air; it keeps long scenes cheap."""
 
     @property
     def n_images(self) -> int:
@@ -55,7 +55,7 @@ class Scene:
         return transform
 
     def rays(self, image: int, pixels: np.ndarray) -> np.ndarray:
-        """Directions in the world through pixels [R, 2]; their z in the camera's frame is 1, so length is depth."""
+        """World directions through pixels [R, 2]; their z in the camera's frame is 1, so length is depth."""
         fx, fy, cx, cy = self.intrinsics[image]
         in_camera = np.stack(
             [(pixels[:, 0] - cx) / fx, (pixels[:, 1] - cy) / fy, np.ones(len(pixels))], axis=1
@@ -85,7 +85,7 @@ class Scene:
         return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
     def visible(self, image: int, points: np.ndarray) -> np.ndarray:  # [P] bool
-        """Whether nothing stands between the camera and points [P, 3] on surfaces; the frame is not looked at."""
+        """Whether nothing stands between the camera and surface points [P, 3]; the frame is not looked at."""
         to_points = points - self.centre(image)
         reach = np.linalg.norm(to_points, axis=1)
         distance, _ = cast(self._near(image), self.centre(image), to_points)
