@@ -62,7 +62,9 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
     trials: list[CameraTrial] = []
     if choice.distortion:
         bundle = _fit(bundle, choice, options, np.ones(bundle.n_cameras, bool))
-    while rich.any():
+    while rich.any() and _richer(choice, bundle, options):
+        # The present model gets the same iterations as its rivals; else convergence looks like evidence.
+        bundle = _fit(bundle, choice, options, rich)
         best: tuple[float, _Choice, Bundle] | None = None
         for candidate in _richer(choice, bundle, options):
             fitted = _fit(bundle, candidate, options, rich)

@@ -27,10 +27,13 @@ TWO_VIEW_PX, MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 1.5, 40, 0.5
 MIN_GAIN = 0.004
 """Gain in surviving share below which another round is not worth it."""
 
-_REJOIN = (Round(loss_px=4, keep_px=10, tolerance=1e-4), Round(loss_px=2, keep_px=5, tolerance=1e-4))
+_REJOIN = (
+    Round(loss_px=4, keep_px=10, tolerance=1e-3, iterations=10),
+    Round(loss_px=2, keep_px=5, tolerance=1e-3, iterations=10),
+)
 _FINISH = (
-    Round(loss_px=6, keep_px=12, tolerance=1e-4),
-    Round(loss_px=2, keep_px=4, min_angle_deg=0.3),
+    Round(loss_px=6, keep_px=12, tolerance=1e-3, iterations=15),
+    Round(loss_px=2, keep_px=4, min_angle_deg=0.3, tolerance=1e-4),
     Round(loss_px=2, keep_px=4, min_angle_deg=0.3),
 )
 
@@ -73,13 +76,11 @@ def rescue(
     for _ in range(rounds):
         core = find_core(bundle)  # [N]
         if core.all():
-            return bundle, np.zeros_like(unplaced)
+            break
         attempt, placed = _rebuild(bundle, core, pairs, freedom, threads)
         gain = attempt.share - bundle.share
-        if gain > 0:
-            bundle, unplaced = attempt, ~placed
-        elif not unplaced.any():
-            unplaced = ~core
+        unplaced = ~placed
+        bundle = attempt if gain > 0 else bundle
         if gain < MIN_GAIN:
             break
     return bundle, unplaced & ~find_core(bundle)

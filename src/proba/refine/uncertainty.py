@@ -17,6 +17,10 @@ from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle
 from proba.refine.linearise import N_INTRINSICS, N_POSE, linearise
 
 
+UNSEEN_STD = 1.0
+"""Standard deviation of what nothing observes: a radian, and a typical depth (the scene is scaled to depth one)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CameraUncertainty:
     """Covariance of poses and intrinsics, in unit pixels and scene units."""
@@ -38,8 +42,12 @@ def camera_uncertainty(bundle: Bundle, freedom: Freedom, loss_px: float) -> Came
     noise2 = float((weight**2 * square).sum() / degrees / np.mean(weight**2) ** 2)
     # The system is weighted, so its inverse is too large by the mean weight.
     scale = noise2 * float(weight.mean())
-    gauge = _gauge_directions(bundle, system.n_columns)
-    covariance = scale * _gauge_free_inverse(system.reduced(), gauge)  # [D, D]
+    observed = np.zeros(system.n_columns, bool)  # [D]
+    observed[system.block[system.block >= 0]] = True
+    gauge = _gauge_directions(bundle, observed)  # [D, 7]
+    covariance = np.diag(np.where(observed, 0.0, UNSEEN_STD**2))  # [D, D]
+    inner = np.ix_(observed, observed)
+    covariance[inner] = scale * _gauge_free_inverse(system.reduced()[inner], gauge[observed])
     variance = np.maximum(np.diag(covariance), 0.0)  # [D]
     columns = system.columns
     intrinsics_var = np.where(columns >= 0, variance[np.maximum(columns, 0)], 0.0)  # [C, 6]
@@ -145,9 +153,13 @@ def _block_columns(bundle: Bundle, columns: np.ndarray) -> np.ndarray:
     return np.concatenate([pose, columns[bundle.camera_of_image]], axis=1)
 
 
-def _gauge_directions(bundle: Bundle, n_columns: int) -> np.ndarray:
-    """Orthonormal directions [D, 7] in which the world can move without any residual changing."""
-    centres = bundle.centres - bundle.centres.mean(axis=0)  # [N, 3]
+def _gauge_directions(bundle: Bundle, observed: np.ndarray) -> np.ndarray:
+    """Orthonormal directions [D, 7] in which the world can move without any residual changing.
+
+    Columns that nothing observes (`observed` [D] bool) take no part.
+    """
+    seen = observed[: N_POSE * bundle.n_images : N_POSE]  # [N]
+    centres = bundle.centres - bundle.centres[seen].mean(axis=0)  # [N, 3]
     rotation = bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
     directions = np.zeros((bundle.n_images, N_POSE, 7))
     directions[:, 3:, :3] = np.eye(3)  # shift
@@ -156,8 +168,9 @@ def _gauge_directions(bundle: Bundle, n_columns: int) -> np.ndarray:
         directions[:, :3, 3 + axis] = -rotation @ turn
         directions[:, 3:, 3 + axis] = np.cross(turn, centres)
     directions[:, 3:, 6] = centres  # scale
-    full = np.zeros((n_columns, 7))
+    full = np.zeros((len(observed), 7))
     full[: N_POSE * bundle.n_images] = directions.reshape(-1, 7)
+    full[~observed] = 0
     return np.linalg.qr(full)[0]
 
 
