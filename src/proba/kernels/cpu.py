@@ -31,52 +31,48 @@ BLOCK = 128
 LANES = 8
 """Blocks are padded with matches of weight zero to a multiple of this: no scalar remainder."""
 
-# Rows of the scratch array.
-X_I, Y_I, X_J, Y_J, RIGHT_I, BELOW_I, RIGHT_J, BELOW_J = (r * BLOCK for r in range(8))
-LOG_DEPTH_I, LOG_VAR_I, LOG_DEPTH_J, LOG_VAR_J, DEPTH_I, DEPTH_J = (r * BLOCK for r in range(8, 14))
-G_X, G_Y, G_Z, H_X, H_Y, H_Z, O_IX, O_IY, O_JX, O_JY = (r * BLOCK for r in range(14, 24))
-FRONT_I, FRONT_J, LOSS, GRAD_DEPTH_I, GRAD_VAR_I, GRAD_DEPTH_J, GRAD_VAR_J = (r * BLOCK for r in range(24, 31))
-ROWS = 31
+# Rows of the scratch array. Rows that are named in sequence lie in sequence.
+X_I, Y_I, RIGHT_I, BELOW_I, X_J, Y_J, RIGHT_J, BELOW_J = (r * BLOCK for r in range(8))
+LOG_DEPTH_I, LOG_VAR_I, LOG_DEPTH_J, LOG_VAR_J, DEPTH_I, PRECISION_I, DEPTH_J, PRECISION_J = (
+    r * BLOCK for r in range(8, 16)
+)
+G_X, G_Y, G_Z, GO_X, GO_Y, MAHA_G, VOLUME_G, FRONT_G = (r * BLOCK for r in range(16, 24))  # i seen from j
+H_X, H_Y, H_Z, HO_X, HO_Y, MAHA_H, VOLUME_H, FRONT_H = (r * BLOCK for r in range(24, 32))  # j seen from i
+GRAD_DEPTH_I, GRAD_VAR_I, GRAD_DEPTH_J, GRAD_VAR_J, LOSS, WEIGHT, Q_X, Q_Y, Q_Z = (r * BLOCK for r in range(32, 41))
+ROWS = 44
 CELL_I, CELL_J = 0, BLOCK
+PAIR_I, PAIR_J = 0, 2 * BLOCK
 
 # Sums of an edge.
 SUM_G, SUM_H, SUM_OI, SUM_OJ, SUM_WEIGHT, SUM_FRONT_I, SUM_FRONT_J = 0, 12, 24, 26, 28, 29, 30
 SUM_ROBUST, SUM_INLIER, SUM_INLIER_LOSS = 31, 32, 33
 SUMS = 34
 
-fused = nb.njit(fastmath=True, forceinline=True, nogil=True)
+fused = nb.njit(fastmath=True, forceinline=True, nogil=True, error_model="numpy")
 
 
 @fused
-def _copy(source, first, size, s, row):
-    for k in range(size):
-        s[row + k] = source[first + k]
+def _locate(x, y, offset, count, begin, size, padded, s, row, cells, cell_row, extent, side):
+    """Step 1: copy the points of one image from match `begin` of the edge on, cyclically, and find their map cells.
 
-
-@fused
-def _load(x_i, y_i, x_j, y_j, offset, count, begin, size, padded, s):
-    """Copy `size` matches of an edge from `begin` on into the rows, cyclically; pad with zeros."""
+    Fills four rows: x, y, and the fractions to the cells on the right and below; a cell is the index of its depth.
+    """
+    top, stride = f32(side - 2), np.int32(2 * side)
+    scale_x, scale_y = HALF * f32(side - 1) / extent[0], HALF * f32(side - 1) / extent[1]
     head = min(size, count - begin)
-    for row, source in ((X_I, x_i), (Y_I, y_i), (X_J, x_j), (Y_J, y_j)):
-        _copy(source, offset + begin, head, s, row)
-        _copy(source, offset, size - head, s, row + head)
-        for k in range(size, padded):
-            s[row + k] = ZERO
-
-
-@fused
-def _locate(s, cells, padded, row, cell_row, extent_x, extent_y, side):
-    """Map cell (index of its log depth) and fractions to the next cells of the points in two rows."""
-    top = f32(side - 2)
-    scale_x, scale_y = HALF * f32(side - 1) / extent_x, HALF * f32(side - 1) / extent_y
-    stride = np.int32(2 * side)
-    for k in range(padded):
-        x = min(max(s[row + k] * scale_x + HALF * top, ZERO), top)
-        y = min(max(s[row + BLOCK + k] * scale_y + HALF * top, ZERO), top)
-        col, line = np.int32(x), np.int32(y)
-        s[row + (RIGHT_I - X_I) + k] = x - f32(col)
-        s[row + (BELOW_I - X_I) + k] = y - f32(line)
-        cells[cell_row + k] = np.int32(line * stride + np.int32(2) * col)
+    for part in range(2):
+        first, last, source = (0, head, offset + begin) if part == 0 else (head, size, offset - head)
+        for k in range(first, last):
+            u, v = x[source + k], y[source + k]
+            s[row + k], s[row + BLOCK + k] = u, v
+            u = min(max(u * scale_x + HALF * top, ZERO), top)
+            v = min(max(v * scale_y + HALF * top, ZERO), top)
+            col, line = np.int32(u), np.int32(v)
+            s[row + 2 * BLOCK + k], s[row + 3 * BLOCK + k] = u - f32(col), v - f32(line)
+            cells[cell_row + k] = np.int32(line * stride + np.int32(2) * col)
+    for k in range(size, padded):
+        s[row + k] = s[row + BLOCK + k] = s[row + 2 * BLOCK + k] = s[row + 3 * BLOCK + k] = ZERO
+        cells[cell_row + k] = 0
 
 
 @fused
@@ -92,97 +88,123 @@ def _gather(s, cells, padded, maps_i, maps_j, stride):
 
 
 @fused
-def _differentiate(s, padded, pose, tan_ix, tan_iy, tan_jx, tan_jy, log_tan_i, log_tan_j, w_3d, neutral, z_min):
-    """Step 3: loss of each match and its gradients, before the inlier posterior is known.
-
-    g = dL/dp_{i->j} and h = dL_2D/dp_{j->i}; depths follow from them because R p_i = q - t.
-    """
-    r_xx, r_xy, r_xz, t_x = pose[0, 0], pose[0, 1], pose[0, 2], pose[0, 3]
-    r_yx, r_yy, r_yz, t_y = pose[1, 0], pose[1, 1], pose[1, 2], pose[1, 3]
-    r_zx, r_zy, r_zz, t_z = pose[2, 0], pose[2, 1], pose[2, 2], pose[2, 3]
-    c_x = r_xx * t_x + r_yx * t_y + r_zx * t_z  # R^T t
-    c_y = r_xy * t_x + r_yy * t_y + r_zy * t_z
-    c_z = r_xz * t_x + r_yz * t_y + r_zz * t_z
-    measure = neutral * w_3d
-    constant = HALF * HALF * THREE_HALVES * 2 * measure * (log_tan_i + log_tan_j)
-    for k in range(padded):
-        o_ix, o_iy, o_jx, o_jy = s[X_I + k] * tan_ix, s[Y_I + k] * tan_iy, s[X_J + k] * tan_jx, s[Y_J + k] * tan_jy
-        log_d_i, log_v_i, log_d_j, log_v_j = s[LOG_DEPTH_I + k], s[LOG_VAR_I + k], s[LOG_DEPTH_J + k], s[LOG_VAR_J + k]
-        d_i, d_j = math.exp(log_d_i), math.exp(log_d_j)
-        u_i, u_j = math.exp(-log_v_i), math.exp(-log_v_j)
-        p_x, p_y = d_i * o_ix, d_i * o_iy
-        m_x = r_xx * p_x + r_xy * p_y + r_xz * d_i  # R p_i
-        m_y = r_yx * p_x + r_yy * p_y + r_yz * d_i
-        m_z = r_zx * p_x + r_zy * p_y + r_zz * d_i
-        q_x, q_y, q_z = m_x + t_x, m_y + t_y, m_z + t_z  # p_{i->j}
-        front_j, maha_j, volume_j, g_x, g_y, g_z, go_jx, go_jy = math.reprojection(
-            q_x, q_y, q_z, o_jx, o_jy, u_i, z_min
-        )
-        b_x, b_y = d_j * o_jx, d_j * o_jy
-        n_x = r_xx * b_x + r_yx * b_y + r_zx * d_j  # R^T p_j
-        n_y = r_xy * b_x + r_yy * b_y + r_zy * d_j
-        n_z = r_xz * b_x + r_yz * b_y + r_zz * d_j
-        front_i, maha_i, volume_i, h_x, h_y, h_z, go_ix, go_iy = math.reprojection(
-            n_x - c_x, n_y - c_y, n_z - c_z, o_ix, o_iy, u_j, z_min
-        )
-        e_x, e_y, e_z = q_x - b_x, q_y - b_y, q_z - d_j
-        square, joint, share_i, share_j, total = math.overlap(e_x, e_y, e_z, u_i, u_j)
-        spring = w_3d * joint
-        f_x, f_y, f_z = spring * e_x, spring * e_y, spring * e_z
-        g_x, g_y, g_z = g_x + f_x, g_y + f_y, g_z + f_z
-        twice_volume = math.log(min(max(volume_i * volume_j, f32(1e-37)), f32(1e37)))
-        overlap = square + THREE_HALVES * (math.log(total) + log_v_i + log_v_j)
-        s[LOSS + k] = (
-            HALF * (maha_i + maha_j + twice_volume)
-            + front_j * (log_v_i - log_tan_j)
-            + front_i * (log_v_j - log_tan_i)
-            + w_3d * overlap
-            - THREE_HALVES * measure * (log_d_i + log_d_j)
-            - constant
-        )
-        s[DEPTH_I + k], s[DEPTH_J + k] = d_i, d_j
-        s[FRONT_I + k], s[FRONT_J + k] = front_i, front_j
-        s[G_X + k], s[G_Y + k], s[G_Z + k] = g_x, g_y, g_z
-        s[H_X + k], s[H_Y + k], s[H_Z + k] = h_x, h_y, h_z
-        s[O_IX + k], s[O_IY + k] = go_ix, go_iy
-        s[O_JX + k], s[O_JY + k] = go_jx - f_x * d_j, go_jy - f_y * d_j
-        s[GRAD_DEPTH_I + k] = g_x * m_x + g_y * m_y + g_z * m_z - THREE_HALVES * measure
-        s[GRAD_DEPTH_J + k] = (
-            (h_x * n_x + h_y * n_y + h_z * n_z) - (f_x * b_x + f_y * b_y + f_z * d_j) - THREE_HALVES * measure
-        )
-        spread = w_3d * (THREE_HALVES - square)
-        s[GRAD_VAR_I + k] = front_j - HALF * maha_j + share_i * spread
-        s[GRAD_VAR_J + k] = front_i - HALF * maha_i + share_j * spread
+def _both_ways(pose):
+    """(R, t, R^T, -R^T t) of pose [3, 4] or [4, 4], as tuples."""
+    r = (
+        (pose[0, 0], pose[0, 1], pose[0, 2]),
+        (pose[1, 0], pose[1, 1], pose[1, 2]),
+        (pose[2, 0], pose[2, 1], pose[2, 2]),
+    )
+    t = (pose[0, 3], pose[1, 3], pose[2, 3])
+    transposed = ((r[0][0], r[1][0], r[2][0]), (r[0][1], r[1][1], r[2][1]), (r[0][2], r[1][2], r[2][2]))
+    inverse = (
+        -(r[0][0] * t[0] + r[1][0] * t[1] + r[2][0] * t[2]),
+        -(r[0][1] * t[0] + r[1][1] * t[1] + r[2][1] * t[2]),
+        -(r[0][2] * t[0] + r[1][2] * t[1] + r[2][2] * t[2]),
+    )
+    return r, t, transposed, inverse
 
 
 @fused
-def _weigh(s, size, padded, outlier_level, scale, sums):
-    """Step 3, continued: inlier posterior, the losses, and the posterior's weight on every gradient."""
+def _exponentiate(s, padded):
+    """Step 3a: depths and precisions 1/v."""
+    for k in range(padded):
+        s[DEPTH_I + k] = math.exp(s[LOG_DEPTH_I + k])
+        s[PRECISION_I + k] = math.exp(-s[LOG_VAR_I + k])
+        s[DEPTH_J + k] = math.exp(s[LOG_DEPTH_J + k])
+        s[PRECISION_J + k] = math.exp(-s[LOG_VAR_J + k])
+
+
+@fused
+def _reproject(s, padded, rotation, translation, own, own_depth, tan, other, other_tan, to, grad_depth, z_min):
+    """Step 3b: the 2D term of one direction: its gradients with respect to the point and to the ray."""
+    (r_xx, r_xy, r_xz), (r_yx, r_yy, r_yz), (r_zx, r_zy, r_zz) = rotation
+    t_x, t_y, t_z = translation
+    r_xx, r_yx, r_zx = r_xx * tan[0], r_yx * tan[0], r_zx * tan[0]
+    r_xy, r_yy, r_zy = r_xy * tan[1], r_yy * tan[1], r_zy * tan[1]
+    tan_x, tan_y = other_tan
+    for k in range(padded):
+        d = s[own_depth + k]
+        x, y = d * s[own + k], d * s[own + BLOCK + k]
+        m_x = r_xx * x + r_xy * y + r_xz * d
+        m_y = r_yx * x + r_yy * y + r_yz * d
+        m_z = r_zx * x + r_zy * y + r_zz * d
+        q_x, q_y, q_z = m_x + t_x, m_y + t_y, m_z + t_z
+        o_x, o_y = s[other + k] * tan_x, s[other + BLOCK + k] * tan_y
+        front, maha, volume, g_x, g_y, g_z, go_x, go_y = math.reprojection(
+            q_x, q_y, q_z, o_x, o_y, s[own_depth + BLOCK + k], z_min
+        )
+        s[to + k], s[to + BLOCK + k], s[to + 2 * BLOCK + k] = g_x, g_y, g_z
+        s[to + 3 * BLOCK + k], s[to + 4 * BLOCK + k] = go_x, go_y
+        s[to + 5 * BLOCK + k], s[to + 6 * BLOCK + k], s[to + 7 * BLOCK + k] = maha, volume, front
+        # R p = q - t, so the depth's gradient needs no rotation back.
+        s[grad_depth + k] = g_x * m_x + g_y * m_y + g_z * m_z
+        if to == G_X:
+            s[Q_X + k], s[Q_Y + k], s[Q_Z + k] = q_x, q_y, q_z
+
+
+@fused
+def _overlap(s, padded, translation, tan_j, w_3d, measure):
+    """Step 3c: the 3D term is added to the gradients."""
+    t_x, t_y, t_z = translation
+    tan_x, tan_y = tan_j
+    for k in range(padded):
+        d_j = s[DEPTH_J + k]
+        b_x, b_y = d_j * s[X_J + k] * tan_x, d_j * s[Y_J + k] * tan_y
+        q_x, q_y, q_z = s[Q_X + k], s[Q_Y + k], s[Q_Z + k]
+        e_x, e_y, e_z = q_x - b_x, q_y - b_y, q_z - d_j
+        square, joint, share_i, share_j, total = math.overlap(e_x, e_y, e_z, s[PRECISION_I + k], s[PRECISION_J + k])
+        joint *= w_3d
+        f_x, f_y, f_z = joint * e_x, joint * e_y, joint * e_z
+        s[G_X + k] += f_x
+        s[G_Y + k] += f_y
+        s[G_Z + k] += f_z
+        s[GO_X + k] -= f_x * d_j
+        s[GO_Y + k] -= f_y * d_j
+        s[GRAD_DEPTH_I + k] += f_x * (q_x - t_x) + f_y * (q_y - t_y) + f_z * (q_z - t_z) - measure
+        s[GRAD_DEPTH_J + k] -= f_x * b_x + f_y * b_y + f_z * d_j + measure
+        spread = w_3d * (THREE_HALVES - square)
+        s[GRAD_VAR_I + k] = s[FRONT_G + k] - HALF * s[MAHA_G + k] + share_i * spread
+        s[GRAD_VAR_J + k] = s[FRONT_H + k] - HALF * s[MAHA_H + k] + share_j * spread
+        s[LOSS + k] = w_3d * (square + THREE_HALVES * math.log(total)) + HALF * (s[MAHA_G + k] + s[MAHA_H + k])
+
+
+@fused
+def _total(s, padded, log_tan_i, log_tan_j, w_3d, measure):
+    """Step 3d: loss of each match."""
+    constant = HALF * measure * (log_tan_i + log_tan_j)
+    entropy = THREE_HALVES * w_3d
+    for k in range(padded):
+        log_v_i, log_v_j = s[LOG_VAR_I + k], s[LOG_VAR_J + k]
+        volume = math.log(min(max(s[VOLUME_G + k] * s[VOLUME_H + k], f32(1e-37)), f32(1e37)))
+        s[LOSS + k] += (
+            HALF * volume
+            + s[FRONT_G + k] * (log_v_i - log_tan_j)
+            + s[FRONT_H + k] * (log_v_j - log_tan_i)
+            + entropy * (log_v_i + log_v_j)
+            - measure * (s[LOG_DEPTH_I + k] + s[LOG_DEPTH_J + k])
+            - constant
+        )
+
+
+@fused
+def _weigh(s, pairs, size, padded, outlier_level, scale, sums):
+    """Step 3e: the inlier posterior of each match weighs its gradients."""
     robust_sum, inlier_sum, loss_sum, front_i, front_j = ZERO, ZERO, ZERO, ZERO, ZERO
     for k in range(padded):
-        robust, inlier = math.posterior(s[LOSS + k], outlier_level)
+        loss = s[LOSS + k]
+        robust, inlier = math.posterior(loss, outlier_level)
         real = ONE if k < size else ZERO
         inlier *= real
         robust_sum += real * robust
         inlier_sum += inlier
-        loss_sum += inlier * s[LOSS + k]
-        front_i += inlier * s[FRONT_I + k]
-        front_j += inlier * s[FRONT_J + k]
+        loss_sum += inlier * loss
+        front_i += inlier * s[FRONT_H + k]
+        front_j += inlier * s[FRONT_G + k]
         weight = inlier * scale
-        s[GRAD_DEPTH_I + k] *= weight
-        s[GRAD_VAR_I + k] *= weight
-        s[GRAD_DEPTH_J + k] *= weight
-        s[GRAD_VAR_J + k] *= weight
-        s[G_X + k] *= weight
-        s[G_Y + k] *= weight
-        s[G_Z + k] *= weight
-        s[H_X + k] *= weight
-        s[H_Y + k] *= weight
-        s[H_Z + k] *= weight
-        s[O_IX + k] *= weight
-        s[O_IY + k] *= weight
-        s[O_JX + k] *= weight
-        s[O_JY + k] *= weight
+        s[WEIGHT + k] = weight
+        pairs[PAIR_I + 2 * k], pairs[PAIR_I + 2 * k + 1] = weight * s[GRAD_DEPTH_I + k], weight * s[GRAD_VAR_I + k]
+        pairs[PAIR_J + 2 * k], pairs[PAIR_J + 2 * k + 1] = weight * s[GRAD_DEPTH_J + k], weight * s[GRAD_VAR_J + k]
     sums[SUM_ROBUST] += robust_sum
     sums[SUM_INLIER] += inlier_sum
     sums[SUM_INLIER_LOSS] += loss_sum
@@ -191,13 +213,15 @@ def _weigh(s, size, padded, outlier_level, scale, sums):
 
 
 @fused
-def _sum_force(s, padded, force, depth_row, x_row, o_row, sums, to, to_o):
-    """Step 4: sums of the force g over its arms (x d, y d, d) and 1, for the gradient of a pose."""
+def _sum_force(s, padded, force, own_depth, own, other, sums, to, to_o):
+    """Step 4: weighted sums of a force over its arms (x d, y d, d) and 1, for the gradient of a pose."""
     xx = xy = xz = x1 = yx = yy = yz = y1 = zx = zy = zz = z1 = ZERO
     o_x = o_y = ZERO
     for k in range(padded):
-        x, y, d = s[x_row + k], s[x_row + BLOCK + k], s[depth_row + k]
-        g_x, g_y, g_z = s[force + k], s[force + BLOCK + k], s[force + 2 * BLOCK + k]
+        weight, x, y, d = s[WEIGHT + k], s[own + k], s[own + BLOCK + k], s[own_depth + k]
+        g_x, g_y, g_z = weight * s[force + k], weight * s[force + BLOCK + k], weight * s[force + 2 * BLOCK + k]
+        o_x += weight * s[force + 3 * BLOCK + k] * s[other + k]
+        o_y += weight * s[force + 4 * BLOCK + k] * s[other + BLOCK + k]
         x1 += g_x
         y1 += g_y
         z1 += g_z
@@ -211,8 +235,6 @@ def _sum_force(s, padded, force, depth_row, x_row, o_row, sums, to, to_o):
         zx += g_z * x
         zy += g_z * y
         zz += g_z
-        o_x += s[o_row + k] * x
-        o_y += s[o_row + BLOCK + k] * y
     for k, value in enumerate((xx, xy, xz, x1, yx, yy, yz, y1, zx, zy, zz, z1)):
         sums[to + k] += value
     sums[to_o] += o_x
@@ -220,15 +242,11 @@ def _sum_force(s, padded, force, depth_row, x_row, o_row, sums, to, to_o):
 
 
 @fused
-def _scatter(s, cells, size, grad_i, grad_j, stride):
+def _scatter(s, pairs, cells, size, grad_i, grad_j, stride):
     """Step 5: gradients of the sampled values to the four cells around each point."""
     for k in range(size):
-        splat_patch(
-            grad_i, cells[CELL_I + k], stride, s[RIGHT_I + k], s[BELOW_I + k], s[GRAD_DEPTH_I + k], s[GRAD_VAR_I + k]
-        )
-        splat_patch(
-            grad_j, cells[CELL_J + k], stride, s[RIGHT_J + k], s[BELOW_J + k], s[GRAD_DEPTH_J + k], s[GRAD_VAR_J + k]
-        )
+        splat_patch(grad_i, cells[CELL_I + k], stride, s[RIGHT_I + k], s[BELOW_I + k], pairs, PAIR_I + 2 * k)
+        splat_patch(grad_j, cells[CELL_J + k], stride, s[RIGHT_J + k], s[BELOW_J + k], pairs, PAIR_J + 2 * k)
 
 
 @fused
@@ -250,14 +268,14 @@ def _finish(sums, pose, tan_i, tan_j, size, measure, out, grad_pose, grad_tan):
             )
             grad_pose[r, 3] -= pose[r, c] * sums[SUM_H + 4 * c + 3]
     for a in range(2):
-        grad_tan[a] = sums[SUM_OI + a] * tan_i[a] - sums[SUM_FRONT_I] - measure * sums[SUM_WEIGHT]
-        grad_tan[2 + a] = sums[SUM_OJ + a] * tan_j[a] - sums[SUM_FRONT_J] - measure * sums[SUM_WEIGHT]
+        grad_tan[a] = sums[SUM_OI + a] * tan_i[a] - sums[SUM_FRONT_I] - HALF * measure * sums[SUM_WEIGHT]
+        grad_tan[2 + a] = sums[SUM_OJ + a] * tan_j[a] - sums[SUM_FRONT_J] - HALF * measure * sums[SUM_WEIGHT]
         for r in range(3):
             grad_tan[a] += pose[r, a] * sums[SUM_G + 4 * r + a] * arm_i[a]
             grad_tan[2 + a] += pose[a, r] * sums[SUM_H + 4 * r + a] * arm_j[a]
 
 
-@nb.njit(fastmath=True, nogil=True, cache=True)
+@nb.njit(fastmath=True, nogil=True, cache=True, error_model="numpy")
 def _run(
     first, last, edges, offset, count, x_i, y_i, x_j, y_j, extent, start, batch,
     maps, log_tan, pose, edge_weight, outlier_level, w_3d, neutral, z_min, owns_first,
@@ -267,9 +285,10 @@ def _run(
     num_edges, side = len(edges), maps.shape[2]
     stride, cell_floats = 2 * side, 2 * side * side
     s = np.zeros(ROWS * BLOCK, np.float32)
+    pairs = np.zeros(4 * BLOCK, np.float32)
     cells = np.zeros(2 * BLOCK, np.int32)
     sums = np.empty(SUMS, np.float32)
-    measure = f32(0.75) * neutral * w_3d
+    measure = THREE_HALVES * neutral * w_3d
     for task in range(first, last):
         b, e = task // num_edges, task % num_edges
         mine = owns_first or b > first // num_edges
@@ -286,34 +305,28 @@ def _run(
         tan_i = (np.exp(log_tan[b, i, 0]), np.exp(log_tan[b, i, 1]))
         tan_j = (np.exp(log_tan[b, j, 0]), np.exp(log_tan[b, j, 1]))
         log_tan_i, log_tan_j = log_tan[b, i, 0] + log_tan[b, i, 1], log_tan[b, j, 0] + log_tan[b, j, 1]
+        rotation, translation, transposed, inverse = _both_ways(pose[b, e])
+        extent_i, extent_j = (extent[i, 0], extent[i, 1]), (extent[j, 0], extent[j, 1])
+        scale = edge_weight[b, e] / f32(size)
         maps_i, maps_j = maps[b, i].reshape(cell_floats), maps[b, j].reshape(cell_floats)
         grad_i, grad_j = target[i].reshape(cell_floats), target[j].reshape(cell_floats)
         for done in range(0, size, BLOCK):
             n = min(BLOCK, size - done)
             padded = (n + LANES - 1) // LANES * LANES
-            _load(x_i, y_i, x_j, y_j, offset[e], count[e], (start[e] + done) % count[e], n, padded, s)
-            _locate(s, cells, padded, X_I, CELL_I, extent[i, 0], extent[i, 1], side)
-            _locate(s, cells, padded, X_J, CELL_J, extent[j, 0], extent[j, 1], side)
+            begin = (start[e] + done) % count[e]
+            _locate(x_i, y_i, offset[e], count[e], begin, n, padded, s, X_I, cells, CELL_I, extent_i, side)
+            _locate(x_j, y_j, offset[e], count[e], begin, n, padded, s, X_J, cells, CELL_J, extent_j, side)
             _gather(s, cells, padded, maps_i, maps_j, stride)
-            _differentiate(
-                s,
-                padded,
-                pose[b, e],
-                tan_i[0],
-                tan_i[1],
-                tan_j[0],
-                tan_j[1],
-                log_tan_i,
-                log_tan_j,
-                w_3d,
-                neutral,
-                z_min,
-            )
-            _weigh(s, n, padded, outlier_level[b], edge_weight[b, e] / f32(size), sums)
-            _sum_force(s, padded, G_X, DEPTH_I, X_I, O_IX, sums, SUM_G, SUM_OI)
-            _sum_force(s, padded, H_X, DEPTH_J, X_J, O_JX, sums, SUM_H, SUM_OJ)
-            _scatter(s, cells, n, grad_i, grad_j, stride)
-        sums[SUM_WEIGHT] = sums[SUM_INLIER] * edge_weight[b, e] / f32(size)
+            _exponentiate(s, padded)
+            _reproject(s, padded, rotation, translation, X_I, DEPTH_I, tan_i, X_J, tan_j, G_X, GRAD_DEPTH_I, z_min)
+            _reproject(s, padded, transposed, inverse, X_J, DEPTH_J, tan_j, X_I, tan_i, H_X, GRAD_DEPTH_J, z_min)
+            _overlap(s, padded, translation, tan_j, w_3d, measure)
+            _total(s, padded, log_tan_i, log_tan_j, w_3d, measure)
+            _weigh(s, pairs, n, padded, outlier_level[b], scale, sums)
+            _sum_force(s, padded, G_X, DEPTH_I, X_I, X_J, sums, SUM_G, SUM_OJ)
+            _sum_force(s, padded, H_X, DEPTH_J, X_J, X_I, sums, SUM_H, SUM_OI)
+            _scatter(s, pairs, cells, n, grad_i, grad_j, stride)
+        sums[SUM_WEIGHT] = sums[SUM_INLIER] * scale
         _finish(sums, pose[b, e], tan_i, tan_j, size, measure, losses[b, e], grad_pose[b, e], grad_tan[b, e])
 
 

@@ -11,7 +11,9 @@ import numba as nb
 import numpy as np
 
 # No `reassoc` here: it would fold the two parts of ln 2 in `exp` into one.
-scalar = nb.njit(fastmath={"nnan", "ninf", "nsz", "arcp", "contract"}, forceinline=True, nogil=True)
+scalar = nb.njit(
+    fastmath={"nnan", "ninf", "nsz", "arcp", "contract"}, forceinline=True, nogil=True, error_model="numpy"
+)
 
 f32 = np.float32
 ZERO, HALF, ONE, THREE_HALVES, THREE = f32(0), f32(0.5), f32(1), f32(1.5), f32(3)
@@ -38,9 +40,10 @@ def exp(x):
     """e^x to 1e-7 relative (minimax polynomial of degree 5); x is clamped to +-80."""
     x = min(max(x, -EXP_RANGE), EXP_RANGE)
     biased = np.int32(x * LOG2_E + EXP_BIAS)
-    exponent = f32(biased - np.int32(128))
+    exponent = f32(np.int32(biased - np.int32(128)))
     r = (x - exponent * LN2_HIGH) - exponent * LN2_LOW
-    series = ((((E5 * r + E4) * r + E3) * r + E2) * r + E1) * r + E0
+    r2 = r * r
+    series = ((E5 * r + E4) * r2 + (E3 * r + E2)) * r2 + (E1 * r + E0)  # short chains: the loop waits on latency
     return series * np.int32((biased - np.int32(1)) << np.int32(23)).view(np.float32)
 
 
@@ -50,14 +53,17 @@ def log(x):
     bits = np.int32(f32(x).view(np.int32) - SQRT_HALF_BITS)
     exponent = f32(np.int32(bits >> np.int32(23)))
     r = np.int32((bits & MANTISSA) + SQRT_HALF_BITS).view(np.float32) - ONE
-    series = ((((((L7 * r + L6) * r + L5) * r + L4) * r + L3) * r + L2) * r + L1) * r + L0
-    return exponent * LN2 + series * r
+    r2 = r * r
+    upper, lower = (L7 * r + L6) * r2 + (L5 * r + L4), (L3 * r + L2) * r2 + (L1 * r + L0)
+    return exponent * LN2 + (upper * (r2 * r2) + lower) * r
 
 
 @scalar
 def log1p_unit(x):
     """log(1 + x) for 0 <= x <= 1 to 2e-7."""
-    return (((((((P7 * x + P6) * x + P5) * x + P4) * x + P3) * x + P2) * x + P1) * x + P0) * x
+    x2 = x * x
+    upper, lower = (P7 * x + P6) * x2 + (P5 * x + P4), (P3 * x + P2) * x2 + (P1 * x + P0)
+    return (upper * (x2 * x2) + lower) * x
 
 
 @scalar

@@ -60,22 +60,19 @@ def sample_patch(typingctx, maps, base, stride, right, below):
 
 
 @intrinsic
-def splat_patch(typingctx, maps, base, stride, right, below, first, second):
-    """Add the gradient of a sample, (first, second), to its four cells: the adjoint of `sample_patch`."""
-    signature = types.void(maps, base, stride, *(types.float32,) * 4)
+def splat_patch(typingctx, maps, base, stride, right, below, pairs, at):
+    """Add the gradient of a sample, pairs[at:at + 2], to its four cells: the adjoint of `sample_patch`."""
+    signature = types.void(maps, base, stride, types.float32, types.float32, pairs, at)
 
     def codegen(context, builder, signature, args):
-        one = ir.Constant(ir.FloatType(), 1.0)
-        right, below = args[3], args[4]
-        left = builder.fsub(one, right, flags=_FAST)
-        across = ir.Constant(_QUAD, ir.Undefined)
-        value = ir.Constant(_QUAD, ir.Undefined)
-        for lane, (share, channel) in enumerate(((left, 5), (left, 6), (right, 5), (right, 6))):
-            index = ir.Constant(ir.IntType(32), lane)
-            across = builder.insert_element(across, share, index)
-            value = builder.insert_element(value, args[channel], index)
-        value = builder.fmul(value, across, flags=_FAST)
-        lower_value = builder.fmul(value, _splat(builder, below, _QUAD), flags=_FAST)
+        source = context.make_array(signature.args[5])(context, builder, args[5])
+        index = context.cast(builder, args[6], signature.args[6], types.intp)
+        pointer = builder.bitcast(builder.gep(source.data, [index], inbounds=True), _PAIR.as_pointer())
+        pair = builder.load(pointer, align=4)
+        right = builder.fmul(pair, _splat(builder, args[3], _PAIR), flags=_FAST)
+        left = builder.fsub(pair, right, flags=_FAST)
+        value = builder.shuffle_vector(left, right, _mask(0, 1, 2, 3))
+        lower_value = builder.fmul(value, _splat(builder, args[4], _QUAD), flags=_FAST)
         upper_value = builder.fsub(value, lower_value, flags=_FAST)
         for pointer, addend in zip(
             _pointers(context, builder, signature, args), (upper_value, lower_value), strict=True
