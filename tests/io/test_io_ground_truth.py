@@ -1,6 +1,8 @@
 """Ground truth from every format it may come in."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -145,3 +147,14 @@ def test_refusals_say_what_to_give(tmp_path):
             load_ground_truth(tmp_path / path)
     with pytest.raises(InputError, match="Check the path"):
         load_ground_truth(tmp_path / "nothing")
+
+
+@pytest.mark.real
+@pytest.mark.skipif("PROBA_DATA" not in os.environ, reason="PROBA_DATA does not name the folder of image sets")
+def test_the_two_files_of_a_real_set_agree():
+    folder = Path(os.environ["PROBA_DATA"]) / "eth3d_pipes"
+    ours, theirs = load_ground_truth(folder / "gt.json"), load_ground_truth(folder / "dslr_calibration_undistorted")
+    assert [Path(name).stem for name in ours.names] == [Path(name).stem for name in theirs.names]
+    np.testing.assert_allclose(ours.cam_from_world, theirs.cam_from_world, atol=1e-5)
+    scale = ours.width / theirs.width  # their images are full size
+    np.testing.assert_allclose(ours.intrinsics, theirs.intrinsics * scale[:, None], rtol=2e-3)

@@ -62,9 +62,7 @@ def test_noise_free_matches_agree_with_both_depth_maps():
     depth, _ = scene.cast(i, pair.points_i.astype(float))
     points = scene.centre(i) + depth[:, None] * scene.rays(i, pair.points_i.astype(float))
     reprojected, depth_j = scene.project(j, points)
-    assert (
-        np.abs(reprojected - pair.points_j).max() < 0.05
-    )  # pixels; the float32 target moves the ray a little
+    assert np.abs(reprojected - pair.points_j).max() < 0.05  # pixels; the float32 target moves the ray a little
     seen, _ = scene.cast(j, pair.points_j.astype(float))
     assert np.median(np.abs(seen / depth_j - 1)) < 1e-5
     assert len(pair.points_i) == len(pair.scores) > 100
@@ -87,16 +85,12 @@ def test_noise_has_the_asked_size_and_share():
     )  # [M, 4]
     moved = np.abs(error).max(axis=1) > 1e-3
     assert moved.mean() == pytest.approx(0.25, abs=0.01)
-    assert error[moved].std() * np.sqrt(2) == pytest.approx(
-        3.0, rel=0.02
-    )  # half of the four columns are grid pixels
+    assert error[moved].std() * np.sqrt(2) == pytest.approx(3.0, rel=0.02)  # half of the four columns are grid pixels
 
 
 def test_outliers_have_the_asked_share():
     scene = make_scene("facade", n_images=20, seed=0, fov_deg=60)
-    clean, wild = (
-        scene_matches(scene, grid=32, noise_px=0.0, outliers=share, seed=7) for share in (0.0, 0.3)
-    )
+    clean, wild = (scene_matches(scene, grid=32, noise_px=0.0, outliers=share, seed=7) for share in (0.0, 0.3))
     far = [np.abs(wild.pairs[k].points_j - p.points_j).max(axis=1) > 5 for k, p in clean.pairs.items()]
     far_i = [np.abs(wild.pairs[k].points_i - p.points_i).max(axis=1) > 5 for k, p in clean.pairs.items()]
     assert np.mean(np.concatenate(far) | np.concatenate(far_i)) == pytest.approx(0.3, abs=0.02)

@@ -43,8 +43,10 @@ def to_pycolmap(reconstruction: Reconstruction) -> pycolmap.Reconstruction:
         )
     points = reconstruction.points
     index_in_image = np.zeros(len(points.obs_image), np.int64)  # [K]
+    by_image = np.argsort(points.obs_image, kind="stable")
+    bounds = np.searchsorted(points.obs_image[by_image], np.arange(len(reconstruction.image_names) + 1))  # [N + 1]
     for n, name in enumerate(reconstruction.image_names):
-        seen = np.flatnonzero(points.obs_image == n)
+        seen = by_image[bounds[n] : bounds[n + 1]]
         index_in_image[seen] = np.arange(len(seen))
         image = pycolmap.Image(
             name=name,
@@ -66,9 +68,15 @@ def _add_points(model: pycolmap.Reconstruction, points: Points, index_in_image: 
         for image, index in zip(points.obs_image[order].tolist(), index_in_image[order].tolist(), strict=True)
     ]
     for p, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        point_id = model.add_point3D(points.xyz[p], pycolmap.Track(elements[begin:end]), points.rgb[p])
-        if np.isfinite(points.error_px[p]):
-            model.points3D[point_id].error = points.error_px[p]
+        model.add_point3D(points.xyz[p], pycolmap.Track(elements[begin:end]), points.rgb[p])
+    for point, error_px in zip(model.points3D.values(), _in_map_order(model, points.error_px), strict=True):
+        if np.isfinite(error_px):
+            point.error = error_px
+
+
+def _in_map_order(model: pycolmap.Reconstruction, values: np.ndarray) -> np.ndarray:
+    """Values by point, ids from 1, in the order in which the model lists its points; looking up each id is slow."""
+    return values[np.fromiter(model.points3D.keys(), np.int64, len(values)) - 1]
 
 
 def read_colmap(folder: str | Path) -> Reconstruction:
@@ -107,8 +115,8 @@ def _camera(camera: pycolmap.Camera) -> Camera:
 
 
 def _points(model: pycolmap.Reconstruction, images: list[pycolmap.Image]) -> Points:
-    ids = sorted(model.points3D)
-    row_of_id = {point_id: row for row, point_id in enumerate(ids)}
+    listed = sorted(model.points3D.items(), key=lambda item: item[0])
+    row_of_id = {point_id: row for row, (point_id, _) in enumerate(listed)}
     obs_point: list[int] = []
     obs_image: list[int] = []
     obs_xy: list[np.ndarray] = []
@@ -118,10 +126,10 @@ def _points(model: pycolmap.Reconstruction, images: list[pycolmap.Image]) -> Poi
             obs_image.append(n)
             obs_xy.append(point.xy)
     return Points(
-        xyz=np.array([model.points3D[k].xyz for k in ids], np.float64).reshape(-1, 3),
-        rgb=np.array([model.points3D[k].color for k in ids], np.uint8).reshape(-1, 3),
-        sigma=np.full(len(ids), np.nan),
-        error_px=np.array([model.points3D[k].error for k in ids], np.float64),
+        xyz=np.array([point.xyz for _, point in listed], np.float64).reshape(-1, 3),
+        rgb=np.array([point.color for _, point in listed], np.uint8).reshape(-1, 3),
+        sigma=np.full(len(listed), np.nan),
+        error_px=np.array([point.error for _, point in listed], np.float64),
         obs_point=np.array(obs_point, np.int64),
         obs_image=np.array(obs_image, np.int64),
         obs_xy=np.array(obs_xy, np.float32).reshape(-1, 2),

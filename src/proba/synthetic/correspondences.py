@@ -58,9 +58,7 @@ def scene_matches(
     return matches
 
 
-def candidate_pairs(
-    scene: Scene, max_neighbours: int | None = None, min_share: float = 0.02
-) -> list[tuple[int, int]]:
+def candidate_pairs(scene: Scene, max_neighbours: int | None = None, min_share: float = 0.02) -> list[tuple[int, int]]:
     """Pairs i < j that overlap on a coarse grid without occlusion; the best `max_neighbours` of each image."""
     share = _frustum_overlap(scene)
     share = np.maximum(share, share.T)

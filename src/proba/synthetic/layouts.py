@@ -36,9 +36,7 @@ def make_scene(
         raise InputError(f"There is no synthetic scene {name!r}. Choose one of {', '.join(LAYOUTS)}.")
     build, default_images = LAYOUTS[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    drawn_deg = rng.uniform(
-        *FOV_RANGE_DEG
-    )  # always drawn: a given field of view leaves the rest of the seed alone
+    drawn_deg = rng.uniform(*FOV_RANGE_DEG)  # always drawn: a given field of view leaves the rest of the seed alone
     fov_deg = drawn_deg if fov_deg is None else fov_deg
     tan = np.tan(np.radians(fov_deg) / 2)
     solids, centres, targets, max_range = build(rng, n_images or default_images, tan)
@@ -147,9 +145,7 @@ def _room(rng: np.random.Generator, n: int, tan: float) -> Layout:
     ) + rng.normal(0, [0.05, 0.06, 0.08], (n, 3))
     # The gaze turns half a field of view away from where the walker stands, so views cross and loop back.
     sweep = 1.2 * np.sin(2 * np.pi * s * min(1.5, n / 30) + rng.uniform(0, 6))
-    targets = np.stack([1.6 * s + sweep, 0.1 + 0 * s, 3.0 + 0 * s], axis=1) + rng.normal(
-        0, [0.1, 0.08, 0], (n, 3)
-    )
+    targets = np.stack([1.6 * s + sweep, 0.1 + 0 * s, 3.0 + 0 * s], axis=1) + rng.normal(0, [0.1, 0.08, 0], (n, 3))
     return (
         _clear_of(Solids(spheres=spheres, boxes=boxes, planes=planes), centres, 0.5),
         centres,
@@ -230,24 +226,14 @@ def _clear_of(solids: Solids, centres: np.ndarray, margin: float) -> Solids:
     """Take away what a camera would touch."""
 
     def distance(places: np.ndarray) -> np.ndarray:
-        return (
-            np.linalg.norm(places[:, None, :] - centres[None], axis=2).min(axis=1)
-            if len(places)
-            else np.zeros(0)
-        )
+        return np.linalg.norm(places[:, None, :] - centres[None], axis=2).min(axis=1) if len(places) else np.zeros(0)
 
     spheres = distance(solids.spheres[:, :3]) > solids.spheres[:, 3] + margin
-    away = (
-        np.abs(solids.boxes[:, None, :3] - centres[None]) - solids.boxes[:, None, 3:6]
-    )  # [B, N, 3], ignores yaw
+    away = np.abs(solids.boxes[:, None, :3] - centres[None]) - solids.boxes[:, None, 3:6]  # [B, N, 3], ignores yaw
     turned = np.hypot(solids.boxes[:, 3], solids.boxes[:, 5]) * (solids.boxes[:, 6] != 0)
-    flat = np.hypot(
-        *(solids.boxes[:, None, [0, 2]] - centres[None][:, :, [0, 2]]).transpose(2, 0, 1)
-    )  # [B, N]
+    flat = np.hypot(*(solids.boxes[:, None, [0, 2]] - centres[None][:, :, [0, 2]]).transpose(2, 0, 1))  # [B, N]
     clear = np.where(turned[:, None] > 0, np.maximum(flat - turned[:, None], away[:, :, 1]), away.max(axis=2))
-    return Solids(
-        spheres=solids.spheres[spheres], boxes=solids.boxes[clear.min(axis=1) > margin], planes=solids.planes
-    )
+    return Solids(spheres=solids.spheres[spheres], boxes=solids.boxes[clear.min(axis=1) > margin], planes=solids.planes)
 
 
 def _rotation(vector: np.ndarray) -> np.ndarray:

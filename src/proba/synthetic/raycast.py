@@ -15,9 +15,7 @@ class Solids:
     """What a scene is made of, in metres. World axes: x right, y down, z forward."""
 
     spheres: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))  # [S, 4] centre, radius
-    boxes: np.ndarray = field(
-        default_factory=lambda: np.zeros((0, 7))
-    )  # [B, 7] centre, half sizes, yaw (rad)
+    boxes: np.ndarray = field(default_factory=lambda: np.zeros((0, 7)))  # [B, 7] centre, half sizes, yaw (rad)
     planes: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))  # [P, 4] normal n, offset d: n.x = d
 
     def near(self, centre: np.ndarray, distance: float) -> Solids:
@@ -41,9 +39,7 @@ def cast(
     """
     directions = np.ascontiguousarray(directions, np.float64)
     origin = np.ascontiguousarray(origin, np.float64)
-    turned = np.column_stack(
-        [solids.boxes[:, :6], np.cos(solids.boxes[:, 6]), np.sin(solids.boxes[:, 6])]
-    )  # [B, 8]
+    turned = np.column_stack([solids.boxes[:, :6], np.cos(solids.boxes[:, 6]), np.sin(solids.boxes[:, 6])])  # [B, 8]
     return _cast(origin, directions, solids.spheres, turned, solids.planes, max_range)
 
 
