@@ -144,7 +144,7 @@ def _solve_piece(
         reconstruction=result.reconstruction,
         hypotheses=_hypotheses(solver, result.chosen),
         iterations=solver.iteration,
-        surviving_share=result.surviving_share,
+        surviving_share=result.share,
         seconds={"solve": solved - begin, "refine": time.perf_counter() - solved},
     )
     return piece, solver.interrupted

@@ -46,7 +46,7 @@ def main(
     matches = scene_matches(world, outliers=outliers, seed=seed)
     truth = world.ground_truth()
     save_matches(out / "matches.h5", matches)
-    save_ground_truth(out / "gt.json", truth)
+    save_ground_truth(truth, out / "gt.json")
     options = SolveOptions(solver=SolverOptions(seed=seed))
     with ProgressBar(quiet=quiet) as bar:
         result = solve_matches(matches, options, observer=bar)

@@ -11,7 +11,7 @@ import tyro
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import load_ground_truth
-from proba.io.reconstruction_folder import load_reconstructions
+from proba.io.reconstruction_folder import load_reconstruction
 
 
 def main(folder: Annotated[Path, tyro.conf.Positional], /, gt: Path, json: Path | None = None) -> None:
@@ -25,7 +25,7 @@ def main(folder: Annotated[Path, tyro.conf.Positional], /, gt: Path, json: Path 
         gt: Ground truth: a gt.json, a COLMAP model folder, or a nerfstudio transforms.json.
         json: Also write the numbers to this file.
     """
-    metrics = evaluate(load_reconstructions(folder), load_ground_truth(gt))
+    metrics = evaluate(load_reconstruction(folder), load_ground_truth(gt))
     for name, value in metrics.items():
         print(f"{name:>16}  {value:.2f}" if isinstance(value, float) else f"{name:>16}  {value}")
     if json:

@@ -9,7 +9,7 @@ import tyro
 
 from proba.io.colmap import write_colmap
 from proba.io.ply import write_ply
-from proba.io.reconstruction_folder import load_reconstructions
+from proba.io.reconstruction_folder import load_reconstruction
 
 
 def main(
@@ -19,13 +19,13 @@ def main(
 
     Args:
         folder: Folder that `proba solve` or `proba run` wrote.
-        to: colmap: cameras, images and points3D as .bin files (also .txt). ply: points with colour and sigma.
+        to: colmap: cameras, images and points3D as .bin files. ply: points with colour and sigma.
         out: Where to write; by default FOLDER/export/<format>.
     """
     target = out or folder / "export" / to
-    for index, reconstruction in enumerate(load_reconstructions(folder)):
+    for index, reconstruction in enumerate(load_reconstruction(folder)):
         if to == "colmap":
-            write_colmap(reconstruction, target / str(index), text=True)
+            write_colmap(reconstruction, target / str(index))
         else:
             points = reconstruction.points
             write_ply(target / f"points{index}.ply", points.xyz, rgb=points.rgb, sigma=points.sigma)

@@ -12,7 +12,7 @@ import numpy as np
 from proba._version import __version__
 from proba.errors import InputError
 from proba.io.atomic import atomic_write_text
-from proba.io.reconstruction_folder import save_reconstructions
+from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult
 from proba.report.html import html_report
@@ -31,7 +31,7 @@ def prepare_output(folder: Path) -> None:
 
 def write_results(folder: Path, matches: Matches, result: SolveResult, options: SolveOptions) -> str:
     """Write model, cloud and reports; return a summary for the terminal. Checkpoints are no longer needed after it."""
-    save_reconstructions(result.reconstructions, folder)
+    save_reconstruction(result.reconstructions, folder)
     report = report_dict(matches, result, options)
     atomic_write_text(folder / "report.json", json.dumps(_plain(report), indent=1, allow_nan=False))
     atomic_write_text(folder / "report.html", html_report(report, result.reconstructions))

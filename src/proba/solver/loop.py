@@ -158,7 +158,7 @@ class Solver:
             jacobian = se3.right_jacobian(worlds.twist)
             grad = (jacobian.transpose(-1, -2) @ grad[..., None])[..., 0]
             worlds.twist -= rate * worlds.pose_moments.direction(grad, *betas)
-            start = se3.from_rotation_translation(self.problem.start_rotation, torch.zeros(3).double())
+            start = se3.from_rotation_translation(self.problem.start_rotation, torch.zeros_like(worlds.twist[0, :, :3]))
             worlds.parent_from_child = start @ se3.exp(worlds.twist)
         if options.mirror == "copy" and share < options.mirror_until:
             self._copy_mirrors()
@@ -320,7 +320,7 @@ class Solver:
             best=best,
             loss=float(self.worlds.loss[best]),
             median_px=support[best][1],
-            fov_deg=float(np.degrees(2 * self.worlds.log_tan[best, :, 0].exp().atan().median())),
+            fov_deg=math.degrees(2 * float(self.worlds.log_tan[best, :, 0].exp().atan().median())),
             seconds_left=seconds_left,
             worlds=self.worlds,
             problem=self.problem,

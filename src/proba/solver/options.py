@@ -65,7 +65,7 @@ class SolverOptions:
     pose_steps: Literal["pivot", "twist"] = "pivot"
     """pivot: steps on the group with over-complete generators. twist: the paper's twist coordinates."""
     mirror: Literal["copy", "regularise", "off"] = "copy"
-    """How a mirror world is tied to its primary: exact mirror copies of its poses, or the paper's L1 pull; off: none."""
+    """How a mirror world is tied to its primary: exact mirror copies of its poses, or the paper's L1 pull, or none."""
     mirror_until: float = 0.3
     """Share of the iterations during which the tie lasts; it must outlast the birth of relief."""
     mirror_lambda: float = 100.0

@@ -75,7 +75,7 @@ class Worlds:
     def finite(self) -> list[bool]:
         """Whether all parameters of each world are finite numbers."""
         fine = torch.ones(len(self.names), dtype=torch.bool)
-        for tensor in (self.parent_from_child, self.log_tan, self.maps, self.edge_weight, self.loss):
+        for tensor in (self.parent_from_child, self.log_tan, self.maps, self.edge_weight):
             fine &= tensor.reshape(len(fine), -1).isfinite().all(1)
         return fine.tolist()
 
