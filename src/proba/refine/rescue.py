@@ -17,8 +17,8 @@ from proba.refine.triangulate import observed_depths, reassess
 
 PEEL_BELOW = 0.8
 """An image is peeled off when its share of held track pairs is below this part of the median image's."""
-MIN_LINK = 12
-"""Held tracks that two images must share to count as linked, and more than 60 % of what they could share."""
+MIN_LINK, LINK_BELOW = 12, 0.7
+"""Held tracks that two images must share to count as linked, and their least share in units of the usual one."""
 MIN_CORE = 3
 PNP_PX, MIN_PNP_INLIERS = 6.0, 10
 SURE_PNP_INLIERS, SURE_PNP_SHARE = 30, 0.4
@@ -114,9 +114,13 @@ def find_core(bundle: Bundle) -> np.ndarray:
         if agreement[worst] >= threshold:
             break
         active[worst] = False
-    linked = (held >= MIN_LINK) & (held > 0.6 * possible) & active[:, None] & active[None]
+    overlapping = possible >= MIN_LINK
+    usual = np.median(held[overlapping] / possible[overlapping]) if overlapping.any() else 0.0
+    linked = (held >= MIN_LINK) & (held > LINK_BELOW * usual * possible) & active[:, None] & active[None]
     label = connected_components(csr_matrix(linked), directed=False)[1]
-    return label == np.bincount(label).argmax()
+    core = label == np.bincount(label).argmax()
+    # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
+    return core if core.sum() >= MIN_CORE else np.ones(bundle.n_images, bool)
 
 
 def _rebuild(
