@@ -16,10 +16,16 @@ FLATNESS = 0.01
 """A scene is flat when nine tenths of its points are this close to one plane, in units of its extent."""
 
 
-def flatness(xyz: np.ndarray) -> float:
-    """Distance from the best plane that holds for nine tenths of the points [P, 3], by the scene's extent."""
+def is_flat(xyz: np.ndarray, sigma: np.ndarray) -> bool:
+    """Whether points [P, 3] with standard deviations [P] lie in one plane, up to their own noise."""
     if len(xyz) < 4:
-        return 0.0
+        return True
+    distance, extent = plane_distance(xyz)
+    return distance < FLATNESS * extent + 2 * float(np.median(sigma))
+
+
+def plane_distance(xyz: np.ndarray) -> tuple[float, float]:
+    """Distance from the best plane that holds for nine tenths of the points [P, 3], and the scene's extent."""
     centre = np.median(xyz, axis=0)
     radius = np.linalg.norm(xyz - centre, axis=1)  # [P]
     near = xyz[radius <= np.quantile(radius, 0.95)]  # far stragglers would tilt the plane
@@ -31,13 +37,14 @@ def flatness(xyz: np.ndarray) -> float:
         distance = np.abs((near - mean) @ normal)  # [P']
         keep = distance <= np.quantile(distance, 0.9)
     extent = np.sqrt(((near - near.mean(axis=0)) ** 2).sum(axis=1).mean())
-    return float(np.quantile(distance, 0.9) / max(extent, 1e-12))
+    return float(np.quantile(distance, 0.9)), float(extent)
 
 
-def degeneracy_notes(bundle: Bundle, uncertainty: CameraUncertainty, freedom: Freedom) -> list[str]:
-    """Warnings with advice, for the report."""
+def degeneracy_notes(bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.ndarray, freedom: Freedom) -> list[str]:
+    """Warnings with advice, for the report. `sigma` [T] are the points' standard deviations."""
     notes = []
-    flat = flatness(bundle.xyz[bundle.alive_per_track() >= 2]) < FLATNESS
+    held = (bundle.alive_per_track() >= 2) & np.isfinite(sigma)  # [T]
+    flat = is_flat(bundle.xyz[held], sigma[held])
     relative = uncertainty.intrinsics_std[:, FX] / bundle.intrinsics[:, FX]  # [C]
     unseen = relative > (PLANAR_FOCAL_STD if flat else MAX_FOCAL_STD)  # [C]
     if freedom.focal and unseen.any():

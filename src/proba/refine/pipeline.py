@@ -26,8 +26,8 @@ from proba.solution import Solution
 MIN_TRACKS = 8
 AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 """Two worlds are the same when their rotations and surviving shares differ by less."""
-KEEP_PX = 4.0
-"""Largest error of an observation in the result, for an image of 1024 px."""
+KEEP_PX, KEEP_PER_NOISE = (4.0, 8.0), 4.0
+"""Bounds of the largest error of an observation in the result (image of 1024 px), and the same in noise units."""
 MIN_ANGLE_DEG = 0.3
 LOSS_PER_NOISE, FINAL_LOSS_PX = 3.0, (0.5, 2.0)
 """Scale of the last robust loss in standard deviations of the noise, and its bounds in pixels."""
@@ -93,16 +93,17 @@ def refine(
         bundle, freedom, trials = select_camera_model(bundle, options)
     with clock("final adjustment"):
         more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
-        bundle, loss_px = _finish(bundle, more, freedom, ~unplaced, options)
+        last = _last_round(bundle)
+        bundle = _finish(bundle, more, last, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)
     with clock("points"):
-        cameras = camera_uncertainty(bundle, freedom, loss_px)
+        cameras = camera_uncertainty(bundle, freedom, last.loss_px)
         final = select_tracks(tracks, size, options.max_points, options.seed)
-        cloud = _all_points(bundle, unit_tracks(final, unit), ~unplaced, loss_px)
-        sigma = point_std(cloud, freedom, cameras, loss_px)  # [T]
+        cloud = _all_points(bundle, unit_tracks(final, unit), last, ~unplaced)
+        sigma = point_std(cloud, freedom, cameras, last.loss_px)  # [T]
     names = [matches.images[k].name for k in solution.graph.images]
     reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
-    reconstruction.notes = _notes(bundle, cameras, freedom, unplaced, names)
+    reconstruction.notes = _notes(cloud, cameras, sigma, freedom, unplaced, names)
     return RefineResult(
         reconstruction=reconstruction,
         chosen=solution.name,
@@ -204,31 +205,43 @@ def _rescue(
     return better, placed_again, unplaced
 
 
+def _last_round(bundle: Bundle) -> Round:
+    """The last adjustment: its loss and its bound are as wide as the noise of the matches."""
+    error = reprojection_errors(bundle)[bundle.alive]  # [U]
+    noise_px = float(np.median(error)) / np.sqrt(2 * np.log(2)) if len(error) else 1.0
+    return Round(
+        loss_px=float(np.clip(LOSS_PER_NOISE * noise_px, *FINAL_LOSS_PX)),
+        keep_px=float(np.clip(KEEP_PER_NOISE * noise_px, *KEEP_PX)),
+        min_angle_deg=MIN_ANGLE_DEG,
+    )
+
+
 def _finish(
-    bundle: Bundle, tracks: Tracks, freedom: Freedom, placed: np.ndarray, options: RefineOptions
-) -> tuple[Bundle, float]:
-    """The last adjustment, with many tracks and a loss as wide as the noise. Also the scale of that loss."""
-    noise_px = float(np.median(reprojection_errors(bundle)[bundle.alive])) / 1.18 if bundle.alive.any() else 1.0
-    loss_px = float(np.clip(LOSS_PER_NOISE * noise_px, *FINAL_LOSS_PX))
-    last = Round(loss_px=loss_px, keep_px=KEEP_PX, min_angle_deg=MIN_ANGLE_DEG)
+    bundle: Bundle, tracks: Tracks, last: Round, freedom: Freedom, placed: np.ndarray, options: RefineOptions
+) -> Bundle:
+    """The last adjustment, with more tracks; only `placed` images [N] bool take part."""
     everyone = None if placed.all() else placed
-    full = triangulate(bundle.with_tracks(tracks), 2 * KEEP_PX, everyone)
-    rounds = (last, replace(last, tolerance=1e-6))
-    return adjust_with_model(full, rounds, freedom, options, everyone), loss_px
+    full = triangulate(bundle.with_tracks(tracks), 2 * last.keep_px, everyone)
+    return adjust_with_model(full, (last, replace(last, tolerance=1e-6)), freedom, options, everyone)
 
 
-def _all_points(bundle: Bundle, tracks: Tracks, placed: np.ndarray, loss_px: float) -> Bundle:
+def _all_points(bundle: Bundle, tracks: Tracks, last: Round, placed: np.ndarray) -> Bundle:
     """Every track as a point, with the cameras as they are."""
     everyone = None if placed.all() else placed
-    full = triangulate(bundle.with_tracks(tracks), KEEP_PX, everyone)
-    return reassess(refine_points(full, loss_px), KEEP_PX, MIN_ANGLE_DEG, everyone)
+    full = triangulate(bundle.with_tracks(tracks), last.keep_px, everyone)
+    return reassess(refine_points(full, last.loss_px), last.keep_px, last.min_angle_deg, everyone)
 
 
 def _notes(
-    bundle: Bundle, cameras: CameraUncertainty, freedom: Freedom, unplaced: np.ndarray, names: list[str]
+    bundle: Bundle,
+    cameras: CameraUncertainty,
+    sigma: np.ndarray,
+    freedom: Freedom,
+    unplaced: np.ndarray,
+    names: list[str],
 ) -> list[str]:
     """Everything the user should know, with advice."""
-    notes = degeneracy_notes(bundle, cameras, freedom)
+    notes = degeneracy_notes(bundle, cameras, sigma, freedom)
     if unplaced.any():
         listed = ", ".join(names[k] for k in np.flatnonzero(unplaced)[:8])
         more = "" if unplaced.sum() <= 8 else f" and {int(unplaced.sum()) - 8} more"

@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
-from proba.refine.linearise import linearise
+from proba.refine.linearise import linearise_points
 from proba.refine.tracks import Tracks
 
 _REWEIGHT_ROUNDS = 3
+_PAIR_ROUNDS = 8
+"""Random pairs of rays tried; with a third of wrong observations all of them are bad once in two hundred."""
+_FEW_HELD = 0.8
 
 
 def points_from_depth_maps(bundle: Bundle, log_depth: np.ndarray) -> Bundle:
@@ -42,31 +45,77 @@ def sample_maps(maps: np.ndarray, image: np.ndarray, relative: np.ndarray) -> np
 def triangulate(bundle: Bundle, max_error: float, images: np.ndarray | None = None) -> Bundle:
     """Place every track by linear triangulation (DLT) in the cameras `images` [N] bool; alive where it fits.
 
-    A wrong observation spoils a linear solution, so observations are reweighted by their error a few times.
+    Tracks that lose many observations are tried again from random pairs of their rays, because a few wrong
+    observations spoil a linear solution.
     """
     tracks = bundle.tracks
     usable = np.ones(tracks.n_observations, bool) if images is None else images[tracks.image]  # [K]
+    placed = _triangulate_all(bundle, usable, max_error)
+    held = placed.alive_per_track()  # [T]
+    doubtful = (held < _FEW_HELD * per_track_sum(tracks, usable)) & (tracks.length > 2)  # [T]
+    if not doubtful.any():
+        return placed
+    observation = doubtful[tracks.track_of_observation]  # [K]
+    part = placed.with_tracks(tracks.take(np.flatnonzero(doubtful)))
+    part = replace(part, xyz=placed.xyz[doubtful], alive=placed.alive[observation])
+    part = _triangulate_pairs(part, usable[observation], max_error)
+    xyz, alive = placed.xyz.copy(), placed.alive.copy()
+    xyz[doubtful], alive[observation] = part.xyz, part.alive
+    return replace(placed, xyz=xyz, alive=alive)
+
+
+def _triangulate_all(bundle: Bundle, usable: np.ndarray, max_error: float) -> Bundle:
+    """DLT of all usable observations [K] bool, reweighted by their errors."""
     rows = _dlt_rows(bundle)  # [K, 2, 4]
     weight = usable.astype(np.float64)  # [K]
     for _ in range(_REWEIGHT_ROUNDS):
-        bundle = replace(bundle, xyz=_smallest_vector(per_track_sum(tracks, _gram(rows, weight))))
-        error = reprojection_errors(bundle)  # [K]
-        weight = usable / (1 + (error / max_error) ** 2) ** 2
-        # A track seen by two cameras only cannot outvote either; equal weights keep it well posed.
-        weight = np.where(np.isfinite(error), np.maximum(weight, 1e-6 * usable), 1e-6 * usable)
-    alive = usable & (error < max_error)
-    enough = per_track_sum(tracks, alive) >= 2  # [T]
-    return replace(bundle, alive=alive & enough[tracks.track_of_observation])
+        bundle = replace(bundle, xyz=_smallest_vector(per_track_sum(bundle.tracks, _gram(rows, weight))))
+        error = np.minimum(reprojection_errors(bundle), 1e6)  # [K]
+        # The floor keeps a track well posed whose observations all disagree.
+        weight = usable * np.maximum(1 / (1 + (error / max_error) ** 2) ** 2, 1e-6)
+    return _judged(bundle, usable, max_error)
 
 
-def refine_points(bundle: Bundle, loss_px: float, iterations: int = 6) -> Bundle:
+def _triangulate_pairs(bundle: Bundle, usable: np.ndarray, max_error: float) -> Bundle:
+    """Replace points by those of a random pair of rays wherever that holds more observations."""
+    tracks = bundle.tracks
+    rows = _dlt_rows(bundle)  # [K, 2, 4]
+    rng = np.random.default_rng(0)
+    for _ in range(_PAIR_ROUNDS):
+        first = (rng.random(tracks.n_tracks) * tracks.length).astype(np.int64)  # [T]
+        other = (first + 1 + (rng.random(tracks.n_tracks) * (tracks.length - 1)).astype(np.int64)) % tracks.length
+        pair = np.stack([tracks.offset[:-1] + first, tracks.offset[:-1] + other])  # [2, T]
+        gram = _gram(rows[pair[0]], usable[pair[0]]) + _gram(rows[pair[1]], usable[pair[1]])  # [T, 4, 4]
+        candidate = _judged(replace(bundle, xyz=_smallest_vector(gram)), usable, max_error)
+        better = candidate.alive_per_track() > bundle.alive_per_track()  # [T]
+        observation = better[tracks.track_of_observation]  # [K]
+        xyz = np.where(better[:, None], candidate.xyz, bundle.xyz)
+        bundle = replace(bundle, xyz=xyz, alive=np.where(observation, candidate.alive, bundle.alive))
+    # What holds now decides the place together.
+    again = _judged(
+        replace(bundle, xyz=_smallest_vector(per_track_sum(tracks, _gram(rows, bundle.alive)))), usable, max_error
+    )
+    better = again.alive_per_track() >= bundle.alive_per_track()  # [T]
+    observation = better[tracks.track_of_observation]  # [K]
+    xyz = np.where(better[:, None], again.xyz, bundle.xyz)
+    return replace(bundle, xyz=xyz, alive=np.where(observation, again.alive, bundle.alive))
+
+
+def _judged(bundle: Bundle, usable: np.ndarray, max_error: float) -> Bundle:
+    """Alive are the usable observations [K] that fit a point which at least two of them fit."""
+    alive = usable & (reprojection_errors(bundle) < max_error)  # [K]
+    enough = per_track_sum(bundle.tracks, alive) >= 2  # [T]
+    return replace(bundle, alive=alive & enough[bundle.tracks.track_of_observation])
+
+
+def refine_points(bundle: Bundle, loss_px: float, iterations: int = 4) -> Bundle:
     """Move every point that holds to the robust optimum of its own observations, with the cameras as they are."""
     tracks = bundle.tracks
     owner = tracks.track_of_observation  # [K]
     cost = _robust_cost(bundle, loss_px)  # [T]
     damping = np.full(tracks.n_tracks, 1e-4)  # [T]
     for _ in range(iterations):
-        residual, _, by_point = linearise(bundle, bundle.alive)  # [U, 2], [U, 2, 3]
+        residual, _, by_point = linearise_points(bundle, bundle.alive)  # [U, 2], [U, 2, 3]
         weight = 1 / (1 + (residual**2).sum(axis=1) / loss_px**2)  # [U]
         normal = np.zeros((tracks.n_observations, 3, 3))
         gradient = np.zeros((tracks.n_observations, 3))

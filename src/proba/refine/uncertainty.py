@@ -7,7 +7,7 @@ covariance is the one of least trace: relative to the mean of all cameras, not t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -16,7 +16,7 @@ from proba.refine.adjust import Freedom
 from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle
 from proba.refine.linearise import N_INTRINSICS, N_POSE, linearise
 
-
+_CHUNK = 20_000
 UNSEEN_STD = 1.0
 """Standard deviation of what nothing observes: a radian, and a typical depth (the scene is scaled to depth one)."""
 
@@ -67,11 +67,17 @@ def point_std(bundle: Bundle, freedom: Freedom, cameras: CameraUncertainty, loss
 
     Its own observations and the uncertainty of the cameras that see it both count.
     """
-    system = _System.of(bundle, freedom, loss_px)
-    own = np.trace(system.inverse, axis1=1, axis2=2) * cameras.noise_px**2  # [T]
-    variance = own + _camera_variances(system.begin, system.block, system.gain, cameras.covariance)  # [T]
-    variance[np.diff(system.begin) < 2] = np.inf
-    return np.sqrt(variance / 3)
+    variances = []
+    for first in range(0, bundle.tracks.n_tracks, _CHUNK):  # in parts, because the derivatives need memory
+        begin, end = bundle.tracks.offset[[first, min(first + _CHUNK, bundle.tracks.n_tracks)]]
+        chosen = np.arange(first, min(first + _CHUNK, bundle.tracks.n_tracks))
+        part = replace(bundle, tracks=bundle.tracks.take(chosen), xyz=bundle.xyz[chosen], alive=bundle.alive[begin:end])
+        system = _System.of(part, freedom, loss_px)
+        own = np.trace(system.inverse, axis1=1, axis2=2) * cameras.noise_px**2  # [T']
+        variance = own + _camera_variances(system.begin, system.block, system.gain, cameras.covariance)
+        variance[np.diff(system.begin) < 2] = np.inf
+        variances.append(variance)
+    return np.sqrt(np.concatenate(variances) / 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +90,7 @@ class _System:
     n_columns: int
     square: np.ndarray  # [U], squared residuals
     weight: np.ndarray  # [U], of the Cauchy loss
-    own: np.ndarray  # [U, 12, 12], camera blocks
+    by_camera: np.ndarray  # [U, 2, 12], derivatives
     coupling: np.ndarray  # [U, 12, 3], camera against point
     gain: np.ndarray  # [U, 12, 3], coupling times the inverse block of the point
     inverse: np.ndarray  # [T, 3, 3], inverse point blocks
@@ -109,7 +115,7 @@ class _System:
             n_columns=max(N_POSE * bundle.n_images, int(columns.max()) + 1),
             square=square,
             weight=weight,
-            own=weighted @ by_camera,
+            by_camera=by_camera,
             coupling=coupling,
             gain=coupling @ inverse[owner],
             inverse=inverse,
@@ -118,7 +124,8 @@ class _System:
     def reduced(self) -> np.ndarray:
         """Schur complement [D, D]: what is left for the cameras once every point is at its best."""
         system = np.zeros((self.n_columns, self.n_columns))
-        _add_own(system, self.block, self.own)
+        own = self.weight[:, None, None] * self.by_camera.transpose(0, 2, 1) @ self.by_camera  # [U, 12, 12]
+        _add_own(system, self.block, own)
         _subtract_pairs(system, self.begin, self.block, self.gain, self.coupling)
         return system
 
