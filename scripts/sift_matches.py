@@ -63,8 +63,7 @@ def verify(points_i: np.ndarray, points_j: np.ndarray) -> np.ndarray:  # [M] boo
         return np.zeros(len(points_i), bool)
     cv2.setRNGSeed(0)
     _, mask = cv2.findFundamentalMat(points_i, points_j, cv2.USAC_MAGSAC, EPIPOLAR_PX, 0.9999, 10000)
-    good = np.zeros(len(points_i), bool) if mask is None else mask.ravel().astype(bool)
-    return good if good.sum() >= MIN_INLIERS else np.zeros_like(good)
+    return np.zeros(len(points_i), bool) if mask is None else mask.ravel().astype(bool)
 
 
 def match_folder(folder: Path, features: int) -> Matches:
@@ -78,9 +77,9 @@ def match_folder(folder: Path, features: int) -> Matches:
         index = mutual_nearest(descriptors[i], descriptors[j], RATIO)
         points_i, points_j = points[i][index[:, 0]], points[j][index[:, 1]]
         good = verify(points_i, points_j)
-        if good.any():
-            # A keypoint with two orientations has two descriptors, and may be matched by both.
-            both = np.unique(np.hstack([points_i[good], points_j[good]]), axis=0)  # [M, 4]
+        # A keypoint with two orientations has two descriptors, and may be matched by both.
+        both = np.unique(np.hstack([points_i[good], points_j[good]]), axis=0)  # [M, 4]
+        if len(both) >= MIN_INLIERS:
             matches.add(i, j, both[:, :2], both[:, 2:])
     return matches
 
