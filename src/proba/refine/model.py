@@ -139,9 +139,12 @@ def _fit(bundle: Bundle, choice: _Choice, options: RefineOptions, cameras: np.nd
 
 
 def _evidence(old: Bundle, new: Bundle, n_parameters: int) -> float:
-    """Gain of the log-likelihood ratio over the penalty, on the observations that hold in either bundle."""
-    common = old.alive | new.alive  # [K]
-    n_tracks = np.count_nonzero(np.maximum(old.alive_per_track(), new.alive_per_track()) >= 2)
+    """Gain of the log-likelihood ratio over the penalty, on the observations that hold in both bundles.
+
+    An observation that holds in one only is a wrong match that found friends by chance more often than not.
+    """
+    common = old.alive & new.alive  # [K]
+    n_tracks = np.count_nonzero(np.bincount(old.tracks.track_of_observation[common]) >= 2)
     freedom = 2 * np.count_nonzero(common) - 3 * n_tracks - 6 * old.n_images
     if freedom <= 0:
         return -np.inf

@@ -1,0 +1,23 @@
+"""Small scenes shared by the tests of the refinement."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from proba.matches import Matches
+from proba.synthetic import Scene, make_scene, scene_matches
+
+
+@pytest.fixture(scope="session")
+def room() -> Scene:
+    return make_scene("room", n_images=8, seed=0)
+
+
+@pytest.fixture(scope="session")
+def room_matches(room: Scene) -> Matches:
+    return scene_matches(room, grid=24, noise_px=0.6, seed=1)

@@ -1,0 +1,64 @@
+"""Worlds near the truth: a synthetic scene's solution with wrong poses, focal lengths and depths."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from proba.graph import build_view_graphs
+from proba.matches import Matches
+from proba.solution import Solution
+from proba.synthetic import Scene
+
+MAP_SIDE = 8
+
+
+def perturbed_solution(
+    scene: Scene,
+    matches: Matches,
+    *,
+    rotation_deg: float = 3.0,
+    position: float = 0.05,
+    focal_factor: float = 1.1,
+    depth_noise: float = 0.15,
+    seed: int = 0,
+    shared: bool = True,
+) -> Solution:
+    """The truth with rotations, positions (in units of the cameras' spread), focals and depths disturbed."""
+    rng = np.random.default_rng(seed)
+    graph = build_view_graphs(matches)[0][0]
+    n = graph.n_images
+    truth = scene.cam_from_world[graph.images]
+    turn = Rotation.from_rotvec(rng.normal(0, np.radians(rotation_deg) / np.sqrt(3), (n, 3))).as_matrix()
+    centres = scene.centres[graph.images]
+    spread = np.linalg.norm(centres - centres.mean(axis=0), axis=1).mean()
+    moved = centres + rng.normal(0, position * spread, (n, 3))
+    poses = np.tile(np.eye(4), (n, 1, 1))
+    poses[:, :3, :3] = turn @ truth[:, :3, :3]
+    poses[:, :3, 3] = -np.einsum("nij,nj->ni", poses[:, :3, :3], moved)
+    depth = np.stack([scene.depth_map(int(k), MAP_SIDE, MAP_SIDE) for k in graph.images])
+    depth = np.where(np.isfinite(depth), depth, np.median(depth[np.isfinite(depth)]))
+    spread_focal = np.ones((n, 1)) if shared else np.exp(rng.normal(0, 0.03, (n, 1)))
+    return Solution(
+        graph=graph,
+        name=f"seed{seed}",
+        loss=0.0,
+        epipolar_share=1.0,
+        cam_from_world=poses,
+        camera_of_image=np.zeros(n, int) if shared else np.arange(n),
+        focal_px=scene.intrinsics[graph.images][:, [0, 0]] * focal_factor * spread_focal,
+        log_depth=(np.log(depth) + rng.normal(0, depth_noise, depth.shape)).astype(np.float32),
+        log_variance=np.zeros((n, MAP_SIDE, MAP_SIDE), np.float32),
+        edge_weight=np.ones(graph.n_edges, np.float32),
+    )
+
+
+def relative_errors_deg(estimate: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rotation and translation angles [pairs] between the relative poses of two sets [N, 4, 4]."""
+    i, j = np.triu_indices(len(truth), 1)
+    a, b = (poses[i] @ np.linalg.inv(poses[j]) for poses in (estimate, truth))
+    cosine = (np.einsum("nij,nij->n", a[:, :3, :3], b[:, :3, :3]) - 1) / 2
+    shift_a, shift_b = (v[:, :3, 3] / np.linalg.norm(v[:, :3, 3], axis=1, keepdims=True) for v in (a, b))
+    rotation = np.arccos(np.clip(cosine, -1, 1))
+    translation = np.arccos(np.clip((shift_a * shift_b).sum(axis=1), -1, 1))
+    return np.degrees(rotation), np.degrees(translation)

@@ -1,0 +1,192 @@
+"""The whole refinement, from disturbed worlds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from perturbed_world import perturbed_solution, relative_errors_deg
+
+from proba.errors import GeometryError
+from proba.matches import Matches
+from proba.refine import RefineOptions, refine
+from proba.synthetic import make_scene, scene_matches
+
+FAST = RefineOptions(max_tracks=1000, final_tracks=1500)
+
+
+@pytest.mark.parametrize(("name", "outliers"), [("object", 0.0), ("object", 0.3), ("room", 0.3), ("ring", 0.0)])
+def test_disturbed_worlds_come_back(name: str, outliers: float) -> None:
+    scene = make_scene(name, n_images=8 if name != "ring" else 12, seed=0)
+    matches = scene_matches(scene, grid=24, noise_px=0.6, outliers=outliers, seed=1)
+    solution = perturbed_solution(scene, matches, rotation_deg=4, focal_factor=1.15)
+    result = refine(matches, [solution], FAST)
+    rotation, translation = relative_errors_deg(
+        result.reconstruction.cam_from_world, scene.cam_from_world[solution.graph.images]
+    )
+    assert rotation.max() < 1
+    assert translation.max() < 1
+    camera = result.reconstruction.cameras[0]
+    assert abs(camera.focal_px[0] / scene.intrinsics[0, 0] - 1) < 0.005
+    assert camera.model == "SIMPLE_PINHOLE"  # a centred pinhole camera made these pictures
+    assert not any(trial.accepted for trial in result.trials)
+    assert result.share > 0.9 * (1 - outliers)
+
+
+def test_result_is_complete_finite_and_consistent(room, room_matches) -> None:
+    stages: list[str] = []
+    result = refine(room_matches, [perturbed_solution(room, room_matches)], FAST, progress=stages.append)
+    rec = result.reconstruction
+    points = rec.points
+    assert {"tracks", "worlds", "final adjustment", "points"} <= set(stages)
+    assert len(points.xyz) == len(points.sigma) == len(points.error_px) == len(points.rgb) > 500
+    assert points.obs_point.max() == len(points.xyz) - 1
+    assert (np.bincount(points.obs_point) >= 2).all()
+    for values in (points.xyz, points.sigma, points.error_px, rec.pose_std, rec.cam_from_world, rec.log_depth):
+        assert np.isfinite(values).all()
+    assert rec.cameras[0].focal_std_px > 0
+    root = perturbed_solution(room, room_matches).graph.root
+    assert np.allclose(rec.cam_from_world[root], np.eye(4), atol=1e-9)
+    # The points project where they were observed, in original pixels and with the exported parameters.
+    camera = rec.cameras[0]
+    pose = rec.cam_from_world[points.obs_image]
+    cam = np.einsum("kij,kj->ki", pose[:, :3, :3], points.xyz[points.obs_point]) + pose[:, :3, 3]
+    pixel = cam[:, :2] / cam[:, 2:] * camera.focal_px + camera.principal_point_px
+    error = np.linalg.norm(pixel - points.obs_xy, axis=1)
+    assert np.median(error) < 1
+    mean = np.bincount(points.obs_point, error) / np.bincount(points.obs_point)
+    assert np.allclose(mean, points.error_px, atol=1e-3)
+    # The depth maps are in the scale of the points.
+    assert rec.log_depth is not None
+    near = np.abs(np.median(np.log(cam[:, 2])) - np.median(rec.log_depth))
+    assert near < 0.3
+    assert len(rec.edges) == len(perturbed_solution(room, room_matches).graph.edges)
+
+
+def test_same_input_same_bits(room, room_matches) -> None:
+    solution = perturbed_solution(room, room_matches)
+    first, second = (refine(room_matches, [solution], FAST).reconstruction for _ in range(2))
+    assert np.array_equal(first.cam_from_world, second.cam_from_world)
+    assert np.array_equal(first.points.xyz, second.points.xyz)
+
+
+def test_misplaced_images_are_rescued(room, room_matches) -> None:
+    solution = perturbed_solution(room, room_matches, rotation_deg=1)
+    half_turn = np.diag([-1.0, 1.0, -1.0, 1.0])
+    solution.cam_from_world[[1, 6]] = half_turn @ solution.cam_from_world[[1, 6]]
+    result = refine(room_matches, [solution], FAST)
+    rotation, translation = relative_errors_deg(
+        result.reconstruction.cam_from_world, room.cam_from_world[solution.graph.images]
+    )
+    assert rotation.max() < 1
+    assert translation.max() < 1
+    assert set(result.rescued) >= {room.image_names[1], room.image_names[6]}
+    assert result.unplaced == []
+
+
+def test_better_world_is_chosen(room, room_matches) -> None:
+    broken = perturbed_solution(room, room_matches, rotation_deg=80, position=2.0, seed=3)
+    good = perturbed_solution(room, room_matches, seed=4)
+    result = refine(room_matches, [broken, good], replace(FAST, rescue_rounds=0))
+    assert result.chosen == good.name
+    assert [w.name for w in result.worlds] == [broken.name, good.name]
+
+
+def test_good_first_world_ends_the_search(room, room_matches) -> None:
+    worlds = [perturbed_solution(room, room_matches, seed=s) for s in range(3)]
+    result = refine(room_matches, worlds, replace(FAST, good_share=0.5))
+    assert len(result.worlds) == 1
+
+
+def test_fixed_focal_stays(room, room_matches) -> None:
+    solution = perturbed_solution(room, room_matches, focal_factor=1.0)
+    result = refine(room_matches, [solution], replace(FAST, focal="fixed"))
+    camera = result.reconstruction.cameras[0]
+    assert camera.focal_px[0] == pytest.approx(room.intrinsics[0, 0], rel=1e-9)
+    assert camera.focal_std_px == 0.0
+
+
+def test_own_camera_for_each_image(room, room_matches) -> None:
+    solution = perturbed_solution(room, room_matches, shared=False)
+    result = refine(room_matches, [solution], FAST)
+    cameras = result.reconstruction.cameras
+    assert len(cameras) == room.n_images
+    assert all(c.model == "SIMPLE_PINHOLE" for c in cameras)  # one image cannot carry a richer model
+    focal = np.array([c.focal_px[0] for c in cameras])
+    assert np.abs(focal / room.intrinsics[0, 0] - 1).max() < 0.05
+
+
+def shifted(matches: Matches, shift: tuple[float, float]) -> Matches:
+    """The same matches as seen by a sensor whose principal point is off the centre."""
+    moved = Matches(images=matches.images)
+    for (i, j), pair in matches.pairs.items():
+        moved.add(i, j, pair.points_i + np.float32(shift), pair.points_j + np.float32(shift))
+    return moved
+
+
+def distorted(matches: Matches, focal_px: float, k1: float) -> Matches:
+    """The same matches as seen through a lens with radial distortion."""
+    bent = Matches(images=matches.images)
+    for (i, j), pair in matches.pairs.items():
+        both = []
+        for points in (pair.points_i, pair.points_j):
+            centre = np.array([matches.images[i].width, matches.images[i].height]) / 2
+            ray = (points - centre) / focal_px
+            both.append(centre + focal_px * ray * (1 + k1 * (ray**2).sum(axis=1, keepdims=True)))
+        bent.add(i, j, *both)
+    return bent
+
+
+@pytest.fixture(scope="module")
+def precise(room) -> Matches:
+    return scene_matches(room, grid=24, noise_px=0.2, seed=1)
+
+
+def test_shifted_principal_point_is_found(room, precise) -> None:
+    matches = shifted(precise, (12.0, -8.0))
+    result = refine(matches, [perturbed_solution(room, matches)], FAST)
+    found = result.reconstruction.cameras[0].principal_point_px - np.array([room.width, room.height]) / 2
+    assert np.allclose(found, [12, -8], atol=2.5)
+    centred = refine(matches, [perturbed_solution(room, matches)], replace(FAST, principal_point="centre"))
+    assert np.allclose(centred.reconstruction.cameras[0].principal_point_px, [room.width / 2, room.height / 2])
+
+
+def test_radial_distortion_is_found_and_can_be_forbidden(room, precise) -> None:
+    matches = distorted(precise, room.intrinsics[0, 0], -0.1)
+    solution = perturbed_solution(room, matches)
+    camera = refine(matches, [solution], FAST).reconstruction.cameras[0]
+    assert camera.model in ("SIMPLE_RADIAL", "RADIAL")
+    assert camera.params[3] == pytest.approx(-0.1, abs=0.02)
+    assert camera.focal_px[0] == pytest.approx(room.intrinsics[0, 0], rel=0.01)
+    plain = refine(matches, [solution], replace(FAST, distortion="none")).reconstruction.cameras[0]
+    assert plain.model == "SIMPLE_PINHOLE"
+
+
+def test_flat_scenes_are_flagged() -> None:
+    scene = make_scene("facade", n_images=5, seed=0)
+    matches = scene_matches(scene, grid=24, noise_px=0.6, seed=1)
+    result = refine(matches, [perturbed_solution(scene, matches, rotation_deg=1)], FAST)
+    assert any("planar scene" in note for note in result.reconstruction.notes)
+
+
+def test_focal_deviation_is_calibrated() -> None:
+    ratios = []
+    for seed in range(6):
+        scene = make_scene("object", n_images=6, seed=seed)
+        matches = scene_matches(scene, grid=20, noise_px=0.6, seed=50 + seed)
+        solution = perturbed_solution(scene, matches, rotation_deg=1, seed=seed)
+        options = replace(FAST, principal_point="centre", distortion="none", final_tracks=20000)
+        camera = refine(matches, [solution], options).reconstruction.cameras[0]
+        ratios.append((camera.focal_px[0] - scene.intrinsics[0, 0]) / camera.focal_std_px)
+    spread = np.sqrt(np.mean(np.square(ratios)))
+    assert 0.3 < spread < 2.0
+
+
+def test_too_few_matches_say_what_to_do(room, room_matches) -> None:
+    thin = Matches(images=room_matches.images)
+    for (i, j), pair in room_matches.pairs.items():
+        if j == i + 1:
+            thin.add(i, j, pair.points_i[:1], pair.points_j[:1])
+    with pytest.raises(GeometryError, match="overlap"):
+        refine(thin, [perturbed_solution(room, thin)], FAST)
