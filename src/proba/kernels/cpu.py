@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 
 import numba as nb
 import numpy as np
@@ -109,10 +110,10 @@ def _both_ways(pose):
 def _exponentiate(s, padded):
     """Step 3a: depths and precisions 1/v."""
     for k in range(padded):
-        s[DEPTH_I + k] = math.exp(s[LOG_DEPTH_I + k])
-        s[PRECISION_I + k] = math.exp(-s[LOG_VAR_I + k])
-        s[DEPTH_J + k] = math.exp(s[LOG_DEPTH_J + k])
-        s[PRECISION_J + k] = math.exp(-s[LOG_VAR_J + k])
+        s[DEPTH_I + k] = math.exp(math.clamp(s[LOG_DEPTH_I + k], math.LOG_DEPTH_RANGE))
+        s[PRECISION_I + k] = math.exp(math.clamp(-s[LOG_VAR_I + k], math.LOG_VARIANCE_RANGE))
+        s[DEPTH_J + k] = math.exp(math.clamp(s[LOG_DEPTH_J + k], math.LOG_DEPTH_RANGE))
+        s[PRECISION_J + k] = math.exp(math.clamp(-s[LOG_VAR_J + k], math.LOG_VARIANCE_RANGE))
 
 
 @fused
@@ -254,7 +255,7 @@ def _finish(sums, pose, tan_i, tan_j, size, measure, out, grad_pose, grad_tan):
     """From the sums of an edge to its losses `out` [3], grad_pose [3, 4] and grad_tan [4] = (i, j) x (x, y)."""
     out[0] = sums[SUM_ROBUST] / f32(size)
     out[1] = sums[SUM_INLIER] / f32(size)
-    out[2] = sums[SUM_INLIER_LOSS] / max(sums[SUM_INLIER], f32(1e-30))
+    out[2] = sums[SUM_INLIER_LOSS] / max(sums[SUM_INLIER], f32(1e-6))
     arm_i = (tan_i[0], tan_i[1], ONE)
     arm_j = (tan_j[0], tan_j[1], ONE)
     for r in range(3):
@@ -425,7 +426,7 @@ def evaluate(
     )  # fmt: skip
     borders = _split(edges, count, batch, worlds, threads)
     jobs, parts = [], []
-    for c, (first, last) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
+    for c, (first, last) in enumerate(pairwise(borders)):
         if first == last and threads > 1 and c:
             continue
         owns_first = first % num_edges == 0

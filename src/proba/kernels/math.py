@@ -22,7 +22,8 @@ LOG2_E = f32(1.4426950408889634)
 LN2_HIGH = f32(0.693359375)  # exact in 10 bits, so its product with an exponent is exact
 LN2_LOW = f32(-2.1219444005469057e-4)
 EXP_BIAS = f32(128.5)  # shifts the exponent above zero, where truncation rounds to nearest
-EXP_RANGE = f32(80.0)
+EXP_RANGE = f32(80)
+LOG_DEPTH_RANGE, LOG_VARIANCE_RANGE = f32(20), f32(30)  # no product of the closed forms overflows within
 E0, E1, E2 = f32(1.0000000716969546), f32(0.9999996918061274), f32(0.49998894413652684)
 E3, E4, E5 = f32(0.1666757509541915), f32(0.04191543141847106), f32(0.008297647671158492)
 
@@ -37,14 +38,19 @@ P4, P5, P6, P7 = f32(0.17825505128465802), f32(-0.10885790882407), f32(0.0449444
 
 @scalar
 def exp(x):
-    """e^x to 1e-7 relative (minimax polynomial of degree 5); x is clamped to +-80."""
-    x = min(max(x, -EXP_RANGE), EXP_RANGE)
+    """e^x to 2e-7 relative for |x| <= 80 (minimax polynomial of degree 5). The caller clamps."""
     biased = np.int32(x * LOG2_E + EXP_BIAS)
     exponent = f32(np.int32(biased - np.int32(128)))
     r = (x - exponent * LN2_HIGH) - exponent * LN2_LOW
     r2 = r * r
     series = ((E5 * r + E4) * r2 + (E3 * r + E2)) * r2 + (E1 * r + E0)  # short chains: the loop waits on latency
     return series * np.int32((biased - np.int32(1)) << np.int32(23)).view(np.float32)
+
+
+@scalar
+def clamp(x, limit):
+    """x within +-limit."""
+    return min(max(x, -limit), limit)
 
 
 @scalar
@@ -109,6 +115,6 @@ def overlap(e_x, e_y, e_z, precision_i, precision_j):
 def posterior(loss, outlier_level):
     """(robust loss, inlier probability): -log(e^-L + e^-L_out) and sigmoid(L_out - L)."""
     excess = loss - outlier_level
-    e = exp(-abs(excess))
+    e = exp(max(-abs(excess), -EXP_RANGE))
     p = ONE / (ONE + e)
     return min(loss, outlier_level) - log1p_unit(e), (e * p if excess > ZERO else p)

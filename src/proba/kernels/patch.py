@@ -6,7 +6,9 @@ vectors by itself in a loop with data-dependent addresses, so the two operations
 
 from __future__ import annotations
 
-from llvmlite import ir
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -41,8 +43,7 @@ def _lerp(builder, a, b, t):
     return builder.fadd(a, builder.fmul(t, builder.fsub(b, a, flags=_FAST), flags=_FAST), flags=_FAST)
 
 
-@intrinsic
-def sample_patch(typingctx, maps, base, stride, right, below):
+def _sample_patch(typingctx, maps, base, stride, right, below):
     """Both channels at fractions (right, below) between the cells at maps[base] and maps[base + stride]."""
     signature = types.UniTuple(types.float32, 2)(maps, base, stride, types.float32, types.float32)
 
@@ -59,8 +60,7 @@ def sample_patch(typingctx, maps, base, stride, right, below):
     return signature, codegen
 
 
-@intrinsic
-def splat_patch(typingctx, maps, base, stride, right, below, pairs, at):
+def _splat_patch(typingctx, maps, base, stride, right, below, pairs, at):
     """Add the gradient of a sample, pairs[at:at + 2], to its four cells: the adjoint of `sample_patch`."""
     signature = types.void(maps, base, stride, types.float32, types.float32, pairs, at)
 
@@ -82,3 +82,7 @@ def splat_patch(typingctx, maps, base, stride, right, below, pairs, at):
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+sample_patch: Any = intrinsic(_sample_patch)
+splat_patch: Any = intrinsic(_splat_patch)

@@ -37,9 +37,7 @@ def edge_losses(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Differentiable `edge_loss`, and `inlier_share`, `inlier_loss`, [B, E] each; shapes as in `evaluate`."""
     image_i, image_j = edges.long().unbind(-1)  # [E] each
-    x_i, y_i, x_j, y_j = (
-        c.to(maps.dtype) for c in (matches.x_i, matches.y_i, matches.x_j, matches.y_j)
-    )  # [E, W]
+    x_i, y_i, x_j, y_j = (c.to(maps.dtype) for c in (matches.x_i, matches.y_i, matches.x_j, matches.y_j))  # [E, W]
     sampled_i = terms.sample_maps(maps, image_i, x_i, y_i, extent)  # [B, E, C, W]
     sampled_j = terms.sample_maps(maps, image_j, x_j, y_j, extent)  # [B, E, C, W]
     log_tan_i, log_tan_j = log_tan[:, image_i], log_tan[:, image_j]  # [B, E, 2]
@@ -59,7 +57,7 @@ def edge_losses(
     size = matches.size.clamp(min=1).to(maps.dtype)  # [E]
     edge_loss = torch.where(matches.inside, robust, 0.0).sum(-1) / size  # [B, E]
     inliers = posterior.sum(-1)  # [B, E]
-    inlier_loss = (posterior * nll.detach()).sum(-1) / inliers.clamp(min=1e-30)  # [B, E]
+    inlier_loss = (posterior * nll.detach()).sum(-1) / inliers.clamp(min=1e-6)  # [B, E]
     return edge_loss, inliers / size, inlier_loss
 
 
@@ -96,9 +94,7 @@ def evaluate(
     """
     options = options or ObjectiveOptions()
     expected = {"isotropic": 2, "anisotropic": 8}[options.gaussians]
-    assert maps.ndim == 5 and maps.shape[-1] == expected, (
-        f"{options.gaussians} maps, got shape {tuple(maps.shape)}"
-    )
+    assert maps.ndim == 5 and maps.shape[-1] == expected, f"{options.gaussians} maps, got shape {tuple(maps.shape)}"
     leaves = [t.detach().to(maps.dtype).requires_grad_() for t in (maps, log_tan, j_from_i[..., :3, :])]
     with torch.enable_grad():
         matches = packed.window(start, batch)

@@ -147,9 +147,7 @@ def overlap_nll(i_in_j: Tensor, gaussian_i: Gaussian, gaussian_j: Gaussian, rota
         return difference.square().sum(-2) / (2 * variance) + 1.5 * variance.log()
     sigma = rotated(covariance(gaussian_i), rotation) + covariance(gaussian_j)  # [B, E, W, 3, 3]
     factor = torch.linalg.cholesky(sigma)  # [B, E, W, 3, 3]
-    white = torch.linalg.solve_triangular(factor, difference.mT[..., None], upper=False)[
-        ..., 0
-    ]  # [B, E, W, 3]
+    white = torch.linalg.solve_triangular(factor, difference.mT[..., None], upper=False)[..., 0]  # [B, E, W, 3]
     return 0.5 * white.square().sum(-1) + factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 

@@ -1,0 +1,213 @@
+"""How fast is the fused kernel, against the same objective in torch and against the machine's arithmetic peak?"""
+
+from __future__ import annotations
+
+import json as json_format
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numba as nb
+import numpy as np
+import torch
+from torch import Tensor
+
+from proba.geometry import se3
+from proba.kernels import cpu
+from proba.objective import ObjectiveOptions, PackedMatches, edge_losses, evaluate
+
+FLOPS_PER_MATCH = 400
+"""Additions and multiplications of loss and all gradients of one match, counted by hand from the closed forms; a
+division counts 1, an exponential or logarithm its polynomial.
+
+| part | flops |
+|---|---|
+| map cells and fractions of two points (2 x 8) | 16 |
+| bilinear samples, two channels (2 x 18) | 36 |
+| four exponentials (4 x 16) | 64 |
+| 2D terms: transform 20, loss 22, gradients 37, depth gradient 5 (2 x 84) | 168 |
+| 3D term, its gradients, gradients of depths and variances | 50 |
+| two logarithms, sum of the loss (2 x 17 + 14) | 48 |
+| inlier posterior and weights (34 + 10) | 44 |
+| sums for pose and focal gradients (2 x 32) | 64 |
+| map gradients to four cells (2 x 18) | 36 |
+
+which is 526; the number used is lower because what serves the machine rather than the formula (range
+reductions, guards, cell search, lane padding) is left out.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelProblem:
+    """Input of one evaluation, the same for every implementation."""
+
+    packed: PackedMatches
+    start: Tensor  # [E] int64
+    batch: int
+    maps: Tensor  # [B, N, L+1, L+1, C]
+    log_tan: Tensor  # [B, N, 2]
+    j_from_i: Tensor  # [B, E, 4, 4]
+    edge_weight: Tensor  # [B, E]
+    outlier_level: Tensor  # [B]
+
+    def arguments(self) -> tuple[PackedMatches, Tensor, int, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Positional arguments of `evaluate`."""
+        return (
+            self.packed,
+            self.start,
+            self.batch,
+            self.maps,
+            self.log_tan,
+            self.j_from_i,
+            self.edge_weight,
+            self.outlier_level,
+        )
+
+    def matches_per_call(self) -> int:
+        """A match that is evaluated in one world counts as one."""
+        return int(self.packed.window_size(self.batch).sum()) * len(self.maps)
+
+
+def random_problem(
+    *,
+    images: int = 50,
+    edges: int = 300,
+    matches: int | list[int] = 4096,
+    worlds: int = 2,
+    cells: int = 32,
+    batch: int = 512,
+    channels: int = 2,
+    motion: float = 0.1,
+    outlier_level: float = 20.0,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> KernelProblem:
+    """Random cameras, maps and matches. `matches` is the count of every edge, or of each; `motion` the twists' size."""
+    random = torch.Generator().manual_seed(seed)
+    pairs = torch.combinations(torch.arange(images), 2)  # [N (N-1) / 2, 2]
+    chosen = torch.randperm(len(pairs), generator=random)[:edges].sort().values  # [E]
+    counts = [matches] * len(chosen) if isinstance(matches, int) else matches
+    count = torch.tensor(counts, dtype=torch.int64)  # [E]
+    total = int(count.sum())
+    extent = torch.tensor([[1.0, 0.75], [0.75, 1.0]]).repeat(images, 1)[:images]  # [N, 2]
+    image = pairs[chosen].repeat_interleave(count, 0)  # [M, 2]
+    uniform = 2 * torch.rand(total, 2, 2, generator=random) - 1  # [M, 2, 2]
+    points = uniform * extent[image]  # [M, 2, 2]
+
+    def normal(*shape: int, scale: float) -> Tensor:
+        return (torch.randn(*shape, generator=random, dtype=torch.float64) * scale).to(dtype)
+
+    maps = normal(worlds, images, cells + 1, cells + 1, channels, scale=0.3)
+    maps[..., 1] -= 4.0
+    return KernelProblem(
+        packed=PackedMatches(
+            edges=pairs[chosen].to(torch.int32),
+            offset=count.cumsum(0) - count,
+            count=count,
+            x_i=points[:, 0, 0].contiguous(),
+            y_i=points[:, 0, 1].contiguous(),
+            x_j=points[:, 1, 0].contiguous(),
+            y_j=points[:, 1, 1].contiguous(),
+            extent=extent,
+        ),
+        start=(torch.rand(len(count), generator=random) * count).long(),
+        batch=batch,
+        maps=maps,
+        log_tan=normal(worlds, images, 2, scale=0.1) - 0.5,
+        j_from_i=se3.exp(normal(worlds, len(count), 6, scale=motion)),
+        edge_weight=torch.rand(worlds, len(count), generator=random).to(dtype),
+        outlier_level=torch.full((worlds,), outlier_level, dtype=dtype),
+    )
+
+
+@nb.njit(fastmath={"contract", "nsz"}, nogil=True)
+def _multiply_add(factor, rounds):
+    """Twelve independent chains of eight-lane multiply-adds: as much arithmetic as two pipes can do."""
+    values = np.zeros(96, np.float32)
+    addend = np.float32(1e-4)
+    for _ in range(rounds):
+        for k in range(96):
+            values[k] = values[k] * factor + addend
+    return values.sum()
+
+
+def _on_two_threads(pool: ThreadPoolExecutor, rounds: int) -> None:
+    other = pool.submit(_multiply_add, np.float32(0.999), rounds)
+    _multiply_add(np.float32(0.999), rounds)
+    other.result()
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def run_kernel_benchmark(
+    *,
+    problem: KernelProblem | None = None,
+    repeats: int = 15,
+    with_compile: bool = True,
+    options: ObjectiveOptions | None = None,
+) -> dict[str, float]:
+    """Matches a second (loss and all gradients) of each implementation, and their ratios.
+
+    The repeats of all implementations are interleaved and medians taken, so that a busy machine slows all alike.
+
+    Returns:
+        `fused_1`, `fused_2` (threads), `eager`, `compile` (torch on two threads, float32): matches a second;
+        `ratio_eager`, `ratio_compile`: fused_2 against them; `peak_gflops`: measured arithmetic peak of two
+        threads; `peak_share`: share of it that fused_2 reaches.
+    """
+    problem = problem or random_problem()
+    arguments, options = problem.arguments(), options or ObjectiveOptions()
+    spaces = {1: cpu.Workspace(), 2: cpu.Workspace()}
+    pool = ThreadPoolExecutor(1)
+    rounds = 200_000
+    calls: dict[str, Callable[[], object]] = {
+        "fused_1": lambda: cpu.evaluate(*arguments, options, threads=1, workspace=spaces[1]),
+        "fused_2": lambda: cpu.evaluate(*arguments, options, threads=2, workspace=spaces[2]),
+        "eager": lambda: evaluate(*arguments, options),
+        "peak": lambda: _on_two_threads(pool, rounds),
+    }
+    if with_compile:
+        compiled = torch.compile(edge_losses)
+        calls["compile"] = lambda: evaluate(*arguments, options, losses=compiled)
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for call in calls.values():  # compile and warm up
+            call()
+            call()
+        seconds: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(repeats):
+            for name, call in calls.items():
+                seconds[name].append(_seconds(call))
+    finally:
+        torch.set_num_threads(threads_before)
+        pool.shutdown()
+    rate = {name: problem.matches_per_call() / median(seconds[name]) for name in calls if name != "peak"}
+    peak = 2 * 2 * 96 * rounds / median(seconds["peak"])
+    result = {**rate, "ratio_eager": rate["fused_2"] / rate["eager"]}
+    if with_compile:
+        result["ratio_compile"] = rate["fused_2"] / rate["compile"]
+    return {**result, "peak_gflops": peak / 1e9, "peak_share": FLOPS_PER_MATCH * rate["fused_2"] / peak}
+
+
+def main(json: Path | None = None) -> None:
+    """Measure and print the kernel's throughput; `json` is where to write the numbers."""
+    result = run_kernel_benchmark()
+    for name, text in (
+        ("fused_1", "fused kernel, 1 thread"),
+        ("fused_2", "fused kernel, 2 threads"),
+        ("eager", "torch autograd, 2 threads"),
+        ("compile", "torch.compile, 2 threads"),
+    ):
+        print(f"{text:28s} {result[name] / 1e6:9.2f} million matches/s")
+    print(f"fused against eager {result['ratio_eager']:.0f}x, against torch.compile {result['ratio_compile']:.0f}x")
+    print(f"share of the arithmetic peak ({result['peak_gflops']:.0f} Gflop/s): {result['peak_share']:.0%}")
+    if json is not None:
+        json.write_text(json_format.dumps(result, indent=2) + "\n")

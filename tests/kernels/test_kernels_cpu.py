@@ -1,0 +1,142 @@
+"""The fused kernel against the float64 reference: every loss and gradient, on ordinary and degenerate input."""
+
+import dataclasses
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from proba.bench.kernel import KernelProblem, random_problem
+from proba.kernels import Workspace, cpu
+from proba.objective import EdgeEvaluation, ObjectiveOptions, evaluate
+
+FIELDS = [field.name for field in dataclasses.fields(EdgeEvaluation)]
+TOLERANCE = 1e-5
+"""Largest error of a tensor, relative to its largest element."""
+
+
+def small_problem(**changes) -> KernelProblem:
+    settings = {"images": 4, "edges": 5, "matches": [40, 200, 1, 7, 33], "worlds": 2, "cells": 5, "batch": 150}
+    return random_problem(**{**settings, **changes, "dtype": torch.float64})
+
+
+def assert_agrees(problem: KernelProblem, options: ObjectiveOptions | None = None, tolerance: float = TOLERANCE):
+    exact = evaluate(*problem.arguments(), options)
+    for threads in (1, 2, 3):
+        result = cpu.evaluate(*problem.arguments(), options, threads=threads)
+        for name in FIELDS:
+            expected, got = getattr(exact, name), getattr(result, name).double()
+            if name == "inlier_loss":  # of an edge without inliers it is arbitrary
+                expected, got = expected * exact.inlier_share, got * result.inlier_share
+            assert got.shape == expected.shape, name
+            error = (got - expected).abs().max() / expected.abs().max().clamp(min=1e-20)
+            assert error < tolerance, f"{name} with {threads} threads: {error:.1e}"
+
+
+@pytest.mark.parametrize("cells", [1, 2, 5, 32])
+@pytest.mark.parametrize("worlds", [1, 3])
+def test_agrees_for_all_map_sizes(cells, worlds):
+    assert_agrees(small_problem(cells=cells, worlds=worlds))
+
+
+@pytest.mark.parametrize("measure", ["neutral", "paper"])
+@pytest.mark.parametrize("w_3d", [0.0, 1.0, 2.0])
+def test_agrees_for_all_options(measure, w_3d):
+    assert_agrees(small_problem(), ObjectiveOptions(measure=measure, w_3d=w_3d, z_min=0.3))
+
+
+@pytest.mark.parametrize("outlier_level", [-5.0, 3.0, 30.0, math.inf])
+def test_agrees_for_all_outlier_levels(outlier_level):
+    assert_agrees(small_problem(outlier_level=outlier_level))
+
+
+@pytest.mark.parametrize("batch", [1, 8, 127, 128, 129, 1000])
+def test_agrees_for_windows_that_wrap_around(batch):
+    problem = small_problem(batch=batch)
+    assert (problem.start + problem.packed.window_size(batch) > problem.packed.count).any() or batch == 1
+    assert_agrees(problem)
+
+
+@pytest.mark.parametrize("matches", [[0, 0, 0, 0, 0], [0, 9, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 500]])
+def test_agrees_with_edges_that_have_few_or_no_matches(matches):
+    assert_agrees(small_problem(matches=matches))
+
+
+def test_agrees_with_points_behind_cameras():
+    problem = small_problem(motion=1.5)
+    window = problem.packed.window(problem.start, problem.batch)
+    rotated_z = problem.j_from_i[0, :, 2, :3].sum(-1) + problem.j_from_i[0, :, 2, 3]
+    assert (rotated_z < 0).any() and window.inside.any()
+    assert_agrees(problem, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("log_variance", [-15.0, 15.0])
+@pytest.mark.parametrize("outlier_level", [20.0, math.inf])
+def test_agrees_for_extreme_variances(log_variance, outlier_level):
+    problem = small_problem(outlier_level=outlier_level)
+    problem.maps[..., 1] = log_variance
+    problem.maps[:, 0, ..., 1] = -log_variance
+    if log_variance < 0 and outlier_level == 20:  # bring some matches below the outlier level
+        problem.packed.x_j.copy_(problem.packed.x_i)
+        problem.packed.y_j.copy_(problem.packed.y_i)
+        problem.j_from_i.copy_(torch.eye(4, dtype=torch.float64))
+    assert_agrees(problem, tolerance=1e-4)
+
+
+def test_extreme_depths_stay_finite():
+    problem = small_problem()
+    problem.maps[:, 0, ..., 0] = 50.0
+    problem.maps[:, 1, ..., 0] = -50.0
+    problem.maps[:, 2, ..., 1] = 90.0
+    problem.maps[:, 3, ..., 1] = -90.0
+    result = cpu.evaluate(*problem.arguments())
+    assert all(getattr(result, name).isfinite().all() for name in FIELDS)
+
+
+def test_coordinates_outside_the_image_use_the_border_cells():
+    problem = small_problem()
+    for coordinate in (problem.packed.x_i, problem.packed.y_j):
+        coordinate.mul_(1.5)
+    assert_agrees(problem)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_same_call_gives_the_same_bits(threads):
+    problem = random_problem(images=6, edges=15, matches=300, worlds=3, cells=32, batch=200)
+    first = cpu.evaluate(*problem.arguments(), threads=threads)
+    workspace = Workspace()
+    for _ in range(3):
+        again = cpu.evaluate(*problem.arguments(), threads=threads, workspace=workspace)
+        assert all(torch.equal(getattr(first, name), getattr(again, name)) for name in FIELDS)
+
+
+def test_workspace_is_reused_and_a_change_of_shape_is_no_problem():
+    workspace = Workspace()
+    large = small_problem(cells=5)
+    small = small_problem(cells=2, worlds=1)
+    first = cpu.evaluate(*large.arguments(), workspace=workspace)
+    second = cpu.evaluate(*large.arguments(), workspace=workspace)
+    assert first.grad_maps.data_ptr() == second.grad_maps.data_ptr()
+    third = cpu.evaluate(*small.arguments(), workspace=workspace)
+    assert torch.equal(third.grad_maps, cpu.evaluate(*small.arguments()).grad_maps)
+
+
+def test_edge_weights_may_be_shared_by_worlds():
+    problem = small_problem()
+    packed, start, batch, maps, log_tan, j_from_i, edge_weight, level = problem.arguments()
+    shared = cpu.evaluate(packed, start, batch, maps, log_tan, j_from_i, edge_weight[0], level)
+    repeated = edge_weight[:1].repeat(2, 1)
+    spelled = cpu.evaluate(packed, start, batch, maps, log_tan, j_from_i[..., :3, :], repeated, level)
+    assert torch.equal(shared.grad_pose, spelled.grad_pose)
+
+
+def test_chunks_have_about_the_same_number_of_matches():
+    count = np.array([5, 1000, 0, 300, 20, 700], np.int64)
+    edges = np.zeros((6, 2), np.int32)
+    borders = cpu._split(edges, count, 512, 3, 4)
+    cost = np.tile(np.minimum(count, 512) + 16, 3)
+    shares = [cost[a:b].sum() for a, b in pairwise(borders)]
+    assert borders[0] == 0 and borders[-1] == 18
+    assert max(shares) - min(shares) <= 2 * cost.max()

@@ -1,0 +1,108 @@
+"""The scalar closed forms against numpy and against autograd of the textbook formulas."""
+
+import numba as nb
+import numpy as np
+import pytest
+import torch
+
+from proba.kernels import math as closed
+from proba.objective import terms
+
+DOUBLE = torch.float64
+
+
+@nb.njit
+def _map_exp(x):
+    out = np.empty_like(x)
+    for k in range(len(x)):
+        out[k] = closed.exp(x[k])
+    return out
+
+
+@nb.njit
+def _map_log(x):
+    out = np.empty_like(x)
+    for k in range(len(x)):
+        out[k] = closed.log(x[k])
+    return out
+
+
+@nb.njit
+def _map_posterior(x, level):
+    out = np.empty((len(x), 2), np.float32)
+    for k in range(len(x)):
+        out[k, 0], out[k, 1] = closed.posterior(x[k], level)
+    return out
+
+
+@nb.njit
+def _reprojection(q, o, precision, z_min):
+    return closed.reprojection(q[0], q[1], q[2], o[0], o[1], precision, z_min)
+
+
+def test_exp():
+    x = np.linspace(-40, 40, 200_001).astype(np.float32)
+    exact = np.exp(x.astype(np.float64))
+    assert np.max(np.abs(_map_exp(x) / exact - 1)) < 3e-7
+
+
+def test_log():
+    x = np.exp(np.linspace(-80, 80, 200_001)).astype(np.float32)
+    exact = np.log(x.astype(np.float64))
+    assert np.max(np.abs(_map_log(x) - exact) / np.maximum(np.abs(exact), 1)) < 2e-7
+
+
+def test_loops_of_exponentials_are_vectorised():
+    _map_exp(np.ones(8, np.float32))
+    assembly = next(iter(_map_exp.inspect_asm().values()))
+    if "vfmadd" not in assembly:
+        pytest.skip("this processor has no fused multiply-add")
+    assert any("ymm" in line or "zmm" in line for line in assembly.splitlines() if "vfmadd" in line)
+
+
+@pytest.mark.parametrize("level", [-3.0, 20.0, 1000.0])
+def test_posterior(level):
+    loss = np.array([-1e6, -90.0, level - 50, level - 1, level, level + 1, level + 50, 1e7], np.float32)
+    robust, inlier = _map_posterior(loss, np.float32(level)).T
+    exact = torch.tensor(loss, dtype=DOUBLE)[None, None]
+    expected_robust, expected_inlier = terms.inlier_posterior(exact, torch.tensor([level], dtype=DOUBLE))
+    np.testing.assert_allclose(robust, expected_robust[0, 0], rtol=2e-7, atol=1e-6)
+    np.testing.assert_allclose(inlier, expected_inlier[0, 0], rtol=1e-6, atol=1e-20)
+
+
+def test_2d_closed_form_is_the_textbook_formula():
+    """maha = |q x o|^2 q_z^2 / (|q|^2 v): no inverse of J J^T; and all of its derivatives."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        q = rng.normal([0, 0, 1.5], 0.5)
+        observed, log_variance, log_tan = rng.uniform(-1, 1, 2), rng.normal(-2, 1), rng.normal(-0.5, 0.2, 2)
+        leaves = [torch.tensor(v, dtype=DOUBLE, requires_grad=True) for v in (q, observed, log_variance)]
+        point, ray, log_v = leaves
+        tan = torch.tensor(log_tan, dtype=DOUBLE).exp()
+        gaussian = terms.Gaussian(point.detach(), point.detach(), log_v.reshape(1, 1, 1), None)
+        loss = terms.reprojection_nll(
+            point.reshape(1, 1, 3, 1),
+            (ray[0] / tan[0]).reshape(1, 1),
+            (ray[1] / tan[1]).reshape(1, 1),
+            torch.tensor(log_tan, dtype=DOUBLE).reshape(1, 1, 2),
+            gaussian,
+            torch.eye(3, dtype=DOUBLE)[None, None],
+            z_min=0.02,
+        )
+        g_q, g_o, g_v = torch.autograd.grad(loss.sum(), leaves)
+        front, maha, volume, *gradient = _reprojection(
+            q.astype(np.float32), observed.astype(np.float32), np.float32(np.exp(-log_variance)), np.float32(0.02)
+        )
+        value = front * (maha / 2 + log_variance - log_tan.sum()) + np.log(volume) / 2
+        np.testing.assert_allclose(value, loss.item(), rtol=1e-5, atol=1e-5)
+        expected = torch.cat((g_q, g_o)).numpy()
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(front - maha / 2, g_v.item(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("q_z", [-1.0, 0.0, 0.0199])
+def test_2d_term_is_zero_behind_the_camera(q_z):
+    q, o = np.array([0.3, 0.1, q_z], np.float32), np.array([0.2, 0.2], np.float32)
+    front, maha, volume, *gradient = _reprojection(q, o, np.float32(1e5), np.float32(0.02))
+    assert front == 0 and maha == 0 and np.log(volume) == 0
+    assert not np.any(gradient)
