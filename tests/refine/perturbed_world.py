@@ -28,14 +28,7 @@ def perturbed_solution(
     rng = np.random.default_rng(seed)
     graph = build_view_graphs(matches)[0][0]
     n = graph.n_images
-    truth = scene.cam_from_world[graph.images]
-    turn = Rotation.from_rotvec(rng.normal(0, np.radians(rotation_deg) / np.sqrt(3), (n, 3))).as_matrix()
-    centres = scene.centres[graph.images]
-    spread = np.linalg.norm(centres - centres.mean(axis=0), axis=1).mean()
-    moved = centres + rng.normal(0, position * spread, (n, 3))
-    poses = np.tile(np.eye(4), (n, 1, 1))
-    poses[:, :3, :3] = turn @ truth[:, :3, :3]
-    poses[:, :3, 3] = -np.einsum("nij,nj->ni", poses[:, :3, :3], moved)
+    poses = disturb_poses(scene.cam_from_world[graph.images], rotation_deg=rotation_deg, position=position, rng=rng)
     depth = np.stack([scene.depth_map(int(k), MAP_SIDE, MAP_SIDE) for k in graph.images])
     depth = np.where(np.isfinite(depth), depth, np.median(depth[np.isfinite(depth)]))
     spread_focal = np.ones((n, 1)) if shared else np.exp(rng.normal(0, 0.03, (n, 1)))
@@ -51,6 +44,21 @@ def perturbed_solution(
         log_variance=np.zeros((n, MAP_SIDE, MAP_SIDE), np.float32),
         edge_weight=np.ones(graph.n_edges, np.float32),
     )
+
+
+def disturb_poses(
+    cam_from_world: np.ndarray, *, rotation_deg: float, position: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Poses [N, 4, 4] with random turns and shifts (in units of the cameras' spread)."""
+    n = len(cam_from_world)
+    turn = Rotation.from_rotvec(rng.normal(0, np.radians(rotation_deg) / np.sqrt(3), (n, 3))).as_matrix()
+    centres = -np.einsum("nji,nj->ni", cam_from_world[:, :3, :3], cam_from_world[:, :3, 3])
+    spread = np.linalg.norm(centres - centres.mean(axis=0), axis=1).mean()
+    moved = centres + rng.normal(0, position * spread, (n, 3))
+    poses = np.tile(np.eye(4), (n, 1, 1))
+    poses[:, :3, :3] = turn @ cam_from_world[:, :3, :3]
+    poses[:, :3, 3] = -np.einsum("nij,nj->ni", poses[:, :3, :3], moved)
+    return poses
 
 
 def relative_errors_deg(estimate: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
