@@ -134,8 +134,7 @@ def test_edge_weights_may_be_shared_by_worlds():
 
 def test_chunks_have_about_the_same_number_of_matches():
     count = np.array([5, 1000, 0, 300, 20, 700], np.int64)
-    edges = np.zeros((6, 2), np.int32)
-    borders = cpu._split(edges, count, 512, 3, 4)
+    borders = cpu._split(count, 512, 3, 4)
     cost = np.tile(np.minimum(count, 512) + 16, 3)
     shares = [cost[a:b].sum() for a, b in pairwise(borders)]
     assert borders[0] == 0 and borders[-1] == 18

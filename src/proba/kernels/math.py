@@ -11,9 +11,7 @@ import numba as nb
 import numpy as np
 
 # No `reassoc` here: it would fold the two parts of ln 2 in `exp` into one.
-scalar = nb.njit(
-    fastmath={"nnan", "ninf", "nsz", "arcp", "contract"}, forceinline=True, nogil=True, error_model="numpy"
-)
+scalar = nb.njit(fastmath={"nnan", "ninf", "nsz", "contract"}, forceinline=True, nogil=True, error_model="numpy")
 
 f32 = np.float32
 ZERO, HALF, ONE, THREE_HALVES, THREE = f32(0), f32(0.5), f32(1), f32(1.5), f32(3)
