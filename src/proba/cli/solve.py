@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 import tyro
 
 from proba.cli.progress import ProgressBar
+from proba.io.colours import colour_points
 from proba.io.matches_h5 import load_matches
 from proba.pipeline import SolveOptions, solve_matches
+from proba.refine import RefineOptions
 from proba.report import prepare_output, write_results
 from proba.solver import SolverOptions
 from proba.threads import set_threads
@@ -36,7 +38,7 @@ def main(
     Args:
         matches: Matches file: h5 in hloc's dense layout (as `proba` writes it) or npz.
         out: Folder for the results; made if it does not exist.
-        images: Folder of the photos: image sizes, for matches files that lack them.
+        images: Folder of the photos: colours for the points, and image sizes for matches files that lack them.
         hypotheses: portfolio: several start fields of view, their mirror worlds, and one from two-view geometry. cold:
             the paper's strict regime, 45 degrees and its mirror.
         share: Images that share intrinsics: of one camera (equal size and EXIF camera), one folder, all, or none.
@@ -49,9 +51,15 @@ def main(
     set_threads(threads)
     data = load_matches(matches, images=images)
     prepare_output(out)
-    options = SolveOptions(solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed))
+    options = SolveOptions(
+        solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed),
+        refine=RefineOptions(focal=focal, seed=seed),
+    )
     with ProgressBar(quiet=quiet) as bar:
         result = solve_matches(data, options, observer=bar, checkpoints=out / "checkpoint", resume=resume)
         bar.stage("writing")
+        if images:
+            for reconstruction in result.reconstructions:
+                colour_points(reconstruction, images)
         summary = write_results(out, data, result, options)
     print(summary)

@@ -1,0 +1,35 @@
+"""Colours of points from the photos that see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from proba.reconstruction import Reconstruction
+
+
+def colour_points(reconstruction: Reconstruction, folder: Path) -> list[str]:
+    """Set every point's colour to the mean over its observations; returns the photos that could not be read."""
+    points = reconstruction.points
+    total = np.zeros((len(points.xyz), 3))
+    seen = np.zeros(len(points.xyz))
+    unread = []
+    for k, name in enumerate(reconstruction.image_names):
+        mine = points.obs_image == k
+        try:
+            with Image.open(folder / name) as file:
+                pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))  # [H, W, 3]
+        except OSError:
+            unread.append(name)
+            continue
+        camera = reconstruction.cameras[reconstruction.camera_of_image[k]]
+        scale = np.array([pixels.shape[1] / camera.width, pixels.shape[0] / camera.height])
+        column, row = (points.obs_xy[mine] * scale).astype(int).T  # the pixel that covers a corner0.5 coordinate
+        colours = pixels[row.clip(0, pixels.shape[0] - 1), column.clip(0, pixels.shape[1] - 1)]
+        np.add.at(total, points.obs_point[mine], colours)
+        np.add.at(seen, points.obs_point[mine], 1)
+    known = seen > 0
+    points.rgb[known] = (total[known] / seen[known, None]).round().astype(np.uint8)
+    return unread
