@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from perturbed_world import perturbed_solution
 
-from proba.refine.adjust import Freedom
 from proba.refine.bundle import (
     K1,
     K2,
@@ -21,9 +20,11 @@ from proba.refine.bundle import (
     unit_tracks,
 )
 from proba.refine.linearise import linearise
+from proba.refine.normal_equations import _gauge_directions, normal_equations
+from proba.refine.step import step_cameras
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import points_from_depth_maps, reassess, refine_points, sample_maps, triangulate
-from proba.refine.uncertainty import camera_uncertainty
+from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty
 
 
 @pytest.fixture(scope="module")
@@ -116,15 +117,21 @@ def test_derivatives_match_finite_differences(bundle: Bundle) -> None:
     assert len(image) == len(owner) == len(residual)
 
 
+FOCAL_ONLY = np.array([[True, False, False, False, False, False]])
+
+
+def deviations(bundle: Bundle) -> CameraUncertainty:
+    return camera_uncertainty(bundle, normal_equations(bundle, FOCAL_ONLY, 2.0))
+
+
 def test_uncertainty_is_finite_positive_and_falls_with_more_data(bundle: Bundle) -> None:
     placed = refine_points(triangulate(bundle, 4.0), 2.0)
-    free = Freedom()
-    everything = camera_uncertainty(placed, free, 2.0)
+    everything = deviations(placed)
     assert np.isfinite(everything.pose_std).all()
     assert (everything.pose_std > 0).all()
     assert (everything.intrinsics_std[:, 2:] == 0).all()
-    half = placed.alive & (placed.tracks.track_of_observation % 4 == 0)
-    less = camera_uncertainty(replace(placed, alive=half), free, 2.0)
+    quarter = placed.alive & (placed.tracks.track_of_observation % 4 == 0)
+    less = deviations(replace(placed, alive=quarter))
     ratio = less.intrinsics_std[0, 0] / everything.intrinsics_std[0, 0]
     assert 1.4 < ratio < 3.0  # a quarter of the data: about twice the deviation
 
@@ -132,6 +139,27 @@ def test_uncertainty_is_finite_positive_and_falls_with_more_data(bundle: Bundle)
 def test_unseen_images_get_a_large_finite_deviation(bundle: Bundle) -> None:
     placed = triangulate(bundle, 4.0)
     blind = replace(placed, alive=placed.alive & (placed.tracks.image != 2))
-    result = camera_uncertainty(blind, Freedom(), 2.0)
+    result = deviations(blind)
     assert (result.pose_std[2] >= 1).all()
     assert np.delete(result.pose_std, 2, axis=0).max() < 0.1
+
+
+def test_gauge_directions_change_no_residual(bundle: Bundle) -> None:
+    placed = triangulate(bundle, 4.0)
+    equations = normal_equations(placed, FOCAL_ONLY, 2.0)
+    gauge = _gauge_directions(placed, equations.observed)  # [D, 7]
+    assert np.abs(equations.system @ gauge).max() < 1e-6 * np.abs(equations.system).max()
+
+
+def test_step_reaches_the_minimum_of_a_disturbed_camera(bundle: Bundle) -> None:
+    placed = refine_points(triangulate(bundle, 4.0), 2.0)
+    focal = placed.intrinsics[0, 0]
+    for _ in range(3):
+        placed = step_cameras(placed, normal_equations(placed, FOCAL_ONLY, 2.0), 2.0)
+    best = placed.intrinsics[0, 0]
+    wrong = placed.intrinsics.copy()
+    wrong[0, :2] *= 1.002
+    moved = refine_points(replace(placed, intrinsics=wrong), 2.0)
+    moved = step_cameras(moved, normal_equations(moved, FOCAL_ONLY, 2.0), 2.0)
+    assert abs(moved.intrinsics[0, 0] - best) < 0.1 * 0.002 * best
+    assert best == pytest.approx(focal, rel=0.01)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proba.refine.adjust import Freedom, Round, adjust
-from proba.refine.bundle import CX, CY, K1, K2, Bundle, reprojection_errors
+from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
 from proba.refine.options import RefineOptions
 
 MIN_IMAGES = 3
@@ -108,6 +108,21 @@ def adjust_with_model(
         return adjust(bundle, rounds, plain, images=images, threads=options.threads)
     bundle = adjust(bundle, rounds, freedom, images=images, constant_cameras=poor, threads=options.threads)
     return adjust(bundle, rounds[-1:], plain, images=images, constant_cameras=~poor, threads=options.threads)
+
+
+def free_intrinsics(bundle: Bundle, freedom: Freedom, options: RefineOptions) -> np.ndarray:
+    """Which intrinsics [C, 6] bool of which camera `adjust_with_model` changes."""
+    rich = eligible_cameras(bundle) | (options.distortion in ("simple", "radial"))  # [C]
+    free = np.zeros(bundle.intrinsics.shape, bool)
+    for camera, model in enumerate(bundle.camera_model):
+        for column in MODEL_PARAMETERS[model]:
+            if column in (FX, FY):
+                free[camera, column] = freedom.focal
+            elif column in (CX, CY):
+                free[camera, column] = freedom.principal_point and rich[camera]
+            else:
+                free[camera, column] = freedom.distortion and rich[camera]
+    return free
 
 
 def _richer(choice: _Choice, bundle: Bundle, options: RefineOptions) -> list[_Choice]:

@@ -15,9 +15,11 @@ from proba.refine.adjust import ANNEALED, Freedom, Round, adjust
 from proba.refine.assemble import assemble, to_root_frame
 from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
 from proba.refine.degeneracy import degeneracy_notes
-from proba.refine.model import CameraTrial, adjust_with_model, select_camera_model
+from proba.refine.model import CameraTrial, adjust_with_model, free_intrinsics, select_camera_model
+from proba.refine.normal_equations import normal_equations
 from proba.refine.options import RefineOptions
 from proba.refine.rescue import PairTracks, find_core, rescue
+from proba.refine.step import step_cameras
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 from proba.refine.triangulate import points_from_depth_maps, reassess, refine_points, triangulate
 from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty, point_std
@@ -97,10 +99,13 @@ def refine(
         bundle = _finish(bundle, more, last, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)
     with clock("points"):
-        cameras = camera_uncertainty(bundle, freedom, last.loss_px)
         final = select_tracks(tracks, size, options.max_points, options.seed)
         cloud = _all_points(bundle, unit_tracks(final, unit), last, ~unplaced)
-        sigma = point_std(cloud, freedom, cameras, last.loss_px)  # [T]
+        equations = normal_equations(cloud, free_intrinsics(cloud, freedom, options), last.loss_px)
+        cloud = to_root_frame(step_cameras(cloud, equations, last.loss_px), solution.graph.root)
+    with clock("uncertainty"):
+        cameras = camera_uncertainty(cloud, equations)
+        sigma = point_std(cloud, cameras, last.loss_px)  # [T]
     names = [matches.images[k].name for k in solution.graph.images]
     reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
     reconstruction.notes = _notes(cloud, cameras, sigma, freedom, unplaced, names)

@@ -108,11 +108,11 @@ def _judged(bundle: Bundle, usable: np.ndarray, max_error: float) -> Bundle:
     return replace(bundle, alive=alive & enough[bundle.tracks.track_of_observation])
 
 
-def refine_points(bundle: Bundle, loss_px: float, iterations: int = 4) -> Bundle:
+def refine_points(bundle: Bundle, loss_px: float, iterations: int = 3) -> Bundle:
     """Move every point that holds to the robust optimum of its own observations, with the cameras as they are."""
     tracks = bundle.tracks
     owner = tracks.track_of_observation  # [K]
-    cost = _robust_cost(bundle, loss_px)  # [T]
+    cost = robust_cost(bundle, loss_px)  # [T]
     damping = np.full(tracks.n_tracks, 1e-4)  # [T]
     for _ in range(iterations):
         residual, _, by_point = linearise_points(bundle, bundle.alive)  # [U, 2], [U, 2, 3]
@@ -126,7 +126,7 @@ def refine_points(bundle: Bundle, loss_px: float, iterations: int = 4) -> Bundle
         diagonal += damping[:, None] * diagonal + 1e-12
         step = np.linalg.solve(normal, per_track_sum(tracks, gradient)[..., None])[..., 0]  # [T, 3]
         moved = replace(bundle, xyz=bundle.xyz - step)
-        moved_cost = _robust_cost(moved, loss_px)  # [T]
+        moved_cost = robust_cost(moved, loss_px)  # [T]
         better = moved_cost < cost  # [T]
         damping = np.where(better, damping * 0.1, damping * 100)
         bundle = replace(bundle, xyz=np.where(better[:, None], moved.xyz, bundle.xyz))
@@ -134,7 +134,7 @@ def refine_points(bundle: Bundle, loss_px: float, iterations: int = 4) -> Bundle
     return replace(bundle, alive=bundle.alive & (bundle.alive_per_track() >= 2)[owner])
 
 
-def _robust_cost(bundle: Bundle, loss_px: float) -> np.ndarray:
+def robust_cost(bundle: Bundle, loss_px: float) -> np.ndarray:
     """Cauchy cost [T] of the observations of each track that hold."""
     cost = np.log1p((np.minimum(reprojection_errors(bundle), 1e6) / loss_px) ** 2)  # [K]
     return per_track_sum(bundle.tracks, np.where(bundle.alive, cost, 0.0))
