@@ -1,10 +1,10 @@
 """Closed-form pose gradients against autograd through the tree."""
 
+import pytest
 import torch
 
 from proba.geometry import Tree, se3
-from proba.geometry.tree import node_gradient
-from proba.kernels.edge_poses import camera_gradient, edge_poses
+from proba.kernels.poses import PoseTree, move
 from proba.solver.poses import pivot_gradient, pivot_twist
 
 PARENT = [-1, 0, 0, 1, 3, 3]
@@ -23,18 +23,27 @@ def loss_of(parent_from_child: torch.Tensor, target: torch.Tensor) -> torch.Tens
 
 
 def test_edge_gradient_reaches_every_relative_pose_as_autograd_says():
-    tree, relative = Tree(PARENT), random_poses(0)
+    tree, relative = PoseTree(Tree(PARENT), EDGES), random_poses(0)
     target = torch.randn(2, len(EDGES), 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     nudge = torch.zeros(2, len(PARENT), 6, dtype=torch.float64, requires_grad=True)
     loss_of(relative @ se3.exp(nudge), target).backward()
 
-    world = tree.compose(relative)
-    poses = edge_poses(world, EDGES)
-    grad = camera_gradient(2 * (poses - target)[..., :3, :], poses, EDGES, len(PARENT))
-    grad = node_gradient(tree, world, grad)
+    poses = tree.edge_poses(relative)
+    world = Tree(PARENT).compose(relative)
+    torch.testing.assert_close(poses, se3.inverse(world[:, EDGES[:, 1]]) @ world[:, EDGES[:, 0]])
+    grad = tree.gradient(2 * (poses - target)[..., :3, :], poses, relative)
     expected = nudge.grad.clone()
-    expected[:, tree.root] = 0
+    expected[:, 0] = 0  # the root
     torch.testing.assert_close(grad, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-5, 1e-3, 0.5, 3.0])
+def test_move_is_the_exponential_map(scale):
+    poses = random_poses(4)
+    twist = scale * torch.randn(2, len(PARENT), 6, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    expected = poses @ se3.exp(twist)
+    move(poses, twist)
+    torch.testing.assert_close(poses, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_pivot_gradient_is_the_derivative_along_pivot_rotations():

@@ -17,8 +17,8 @@ COMMANDS = {
     "demo": demo.main,
     "bench": bench.main,
 }
-DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from pairwise matches, with unknown
-cameras and no initial poses. Try `proba demo --out demo` first."""
+DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from pairwise matches, with
+unknown cameras and no initial poses. Try `proba demo --out demo` first."""
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-EPS = 1e-12
-"""Losses are means over matches, so gradients of single map cells are tiny; the usual 1e-8 would swallow them."""
+from proba.kernels import adamw
 
 
 @dataclass
@@ -26,9 +25,9 @@ class Moments:
         return Moments(self.first[worlds].clone(), self.second[worlds].clone(), self.count)
 
     def direction(self, grad: torch.Tensor, beta1: float, beta2: float) -> torch.Tensor:
-        """Take in a gradient and return the bias-corrected step of unit size, downhill is minus it."""
+        """Take in a gradient and overwrite it with the bias-corrected step of unit size; downhill is minus it."""
         self.count += 1
-        self.first.lerp_(grad, 1 - beta1)
-        self.second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        denominator = (self.second / (1 - beta2**self.count)).sqrt_().add_(EPS)
-        return (self.first / (1 - beta1**self.count)).div_(denominator)
+        adamw.direction(
+            grad.numpy(), self.first.numpy(), self.second.numpy(), beta1=beta1, beta2=beta2, count=self.count
+        )
+        return grad

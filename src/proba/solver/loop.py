@@ -15,9 +15,9 @@ import torch
 from proba import kernels, objective
 from proba.errors import GeometryError
 from proba.geometry import se3, so3
-from proba.geometry.tree import node_gradient
 from proba.graph import ViewGraph
-from proba.kernels.edge_poses import camera_gradient, edge_poses
+from proba.kernels.maps import move_maps
+from proba.kernels.poses import PoseTree, move
 from proba.matches import Matches
 from proba.objective import EdgeEvaluation
 from proba.objective.mirror import mirror_distance, mirror_weight
@@ -31,6 +31,7 @@ from proba.solver.problem import Problem, make_problem
 from proba.solver.worlds import Worlds, start_worlds
 
 REPORT_EVERY = 50
+WEIGHTS_EVERY = 10
 RUNNING_RATE = 0.02
 
 
@@ -62,6 +63,7 @@ class Solver:
     def __init__(self, matches: Matches, problem: Problem, options: SolverOptions):
         self.problem, self.options = problem, options
         self.edges = problem.matches.edges.long()
+        self.tree = PoseTree(problem.tree, self.edges)
         self.worlds = start_worlds(problem, portfolio(matches, problem, options), options)
         self.iteration = 0
         self.interrupted = False
@@ -87,15 +89,12 @@ class Solver:
         options, worlds = self.options, self.worlds
         share = self.iteration / options.iterations
         self._enter_level(share)
-        poses = self.problem.tree.compose(worlds.parent_from_child)  # [B, N, 4, 4]
-        j_from_i = edge_poses(poses, self.edges)  # [B, E, 4, 4]
+        j_from_i = self.tree.edge_poses(worlds.parent_from_child)  # [B, E, 4, 4]
         weight = worlds.edge_weight / worlds.edge_weight.sum(1, keepdim=True)  # [B, E]
         result = self._gradients(j_from_i, weight, share)
-        self._step_poses(result, poses, j_from_i, share)
+        self._step_poses(result, j_from_i, share)
         self._step_focals(result, share)
         self._step_maps(result, share)
-        worlds.fix_scale()
-        worlds.clamp()
         self._update_weights(result, share)
         self._update_outlier_level(result, weight)
         self.iteration += 1
@@ -137,12 +136,12 @@ class Solver:
             * (sizes.decay_to + (1 - sizes.decay_to) * 0.5 * (1 + math.cos(math.pi * fall)))
         )
 
-    def _step_poses(self, result: EdgeEvaluation, poses: torch.Tensor, j_from_i: torch.Tensor, share: float) -> None:
-        options, worlds, tree = self.options, self.worlds, self.problem.tree
-        grad = camera_gradient(result.grad_pose.double(), j_from_i, self.edges, self.problem.n_images)
+    def _step_poses(self, result: EdgeEvaluation, j_from_i: torch.Tensor, share: float) -> None:
+        options, worlds = self.options, self.worlds
+        grad_pose = result.grad_pose.double()
         if options.mirror == "regularise" and share < options.mirror_until:
-            grad = grad + self._mirror_pull(j_from_i, share)
-        grad = node_gradient(tree, poses, grad)  # [B, N, 6]
+            grad_pose = grad_pose + self._mirror_pull(j_from_i)
+        grad = self.tree.gradient(grad_pose, j_from_i, worlds.parent_from_child)  # [B, N, 6]
         rate = self._rate(options.step_sizes.pose, share)
         betas = options.step_sizes.beta1, options.step_sizes.beta2
         if options.pose_steps == "pivot":
@@ -150,8 +149,8 @@ class Solver:
             tan = self.image_log_tan()[..., 0].exp()
             direction = worlds.pose_moments.direction(pivot_gradient(grad, depth), *betas)
             twist = pivot_twist(-rate * direction, depth, tan)
-            twist[:, tree.root] = 0
-            worlds.parent_from_child = worlds.parent_from_child @ se3.exp(twist)
+            twist[:, self.problem.graph.root] = 0
+            move(worlds.parent_from_child, twist)
             if self.iteration % REPORT_EVERY == 0:
                 worlds.parent_from_child[..., :3, :3] = so3.project(worlds.parent_from_child[..., :3, :3])
         else:
@@ -177,8 +176,8 @@ class Solver:
         primary, mirror = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(1)
         return primary, mirror
 
-    def _mirror_pull(self, j_from_i: torch.Tensor, share: float) -> torch.Tensor:
-        """Gradient of Eq. reg_loss with respect to right perturbations of the cameras, [B, N, 6]."""
+    def _mirror_pull(self, j_from_i: torch.Tensor) -> torch.Tensor:
+        """Gradient of Eq. reg_loss with respect to the edge poses of mirror worlds, [B, E, 3, 4]."""
         options = self.options
         primary, mirror = self._mirror_pairs()
         grad_pose = torch.zeros_like(j_from_i)
@@ -187,7 +186,7 @@ class Solver:
         weight = mirror_weight(self.iteration, strength=options.mirror_lambda, duration=duration)
         total = weight * mirror_distance(j_from_i[primary], free).sum()
         grad_pose[mirror] = torch.autograd.grad(total, free)[0]
-        return camera_gradient(grad_pose[..., :3, :], j_from_i, self.edges, self.problem.n_images)
+        return grad_pose[..., :3, :]
 
     def _step_focals(self, result: EdgeEvaluation, share: float) -> None:
         rate = self._rate(self.focal_steps, share)
@@ -205,6 +204,7 @@ class Solver:
             grad = grad + pull / max(1, int(problem.matches.count.sum()))
         sizes = self.options.step_sizes
         worlds.log_tan = worlds.log_tan - rate * worlds.focal_moments.direction(grad, sizes.beta1, sizes.beta2)
+        worlds.clamp_focals()
 
     def _step_maps(self, result: EdgeEvaluation, share: float) -> None:
         worlds, sizes = self.worlds, self.options.step_sizes
@@ -212,21 +212,22 @@ class Solver:
         if share < self.options.variance_maps_from:
             total = grad[..., 1:].sum((2, 3), keepdim=True)
             grad[:, :, :-1, :-1, 1:] = total
-        rate = torch.full((grad.shape[-1],), self._rate(sizes.variance, share))
-        rate[0] = self._rate(sizes.depth, share)
-        direction = worlds.map_moments.direction(grad, sizes.beta1, sizes.beta2)
-        if sizes.weight_decay:
-            worlds.maps.mul_(1 - rate * sizes.weight_decay)
-        worlds.maps.sub_(direction.mul_(rate))
+        shift = move_maps(
+            worlds.maps.numpy(),
+            worlds.map_moments.direction(grad, sizes.beta1, sizes.beta2).numpy(),
+            depth_rate=self._rate(sizes.depth, share),
+            variance_rate=self._rate(sizes.variance, share),
+            decay=sizes.weight_decay,
+        )
+        worlds.rescale(torch.from_numpy(shift))
 
     def _update_weights(self, result: EdgeEvaluation, share: float) -> None:
         options, worlds = self.options, self.worlds
-        if not options.adaptive_weights or share <= options.weights_from:
+        if not options.adaptive_weights or share <= options.weights_from or self.iteration % WEIGHTS_EVERY:
             return
         now = reliability(self.edges, result.edge_loss, self.problem.n_images)
-        worlds.edge_weight = ema_update(
-            worlds.edge_weight, now.float(), min(1.0, options.weights_gain / options.iterations)
-        )
+        rate = min(1.0, WEIGHTS_EVERY * options.weights_gain / options.iterations)
+        worlds.edge_weight = ema_update(worlds.edge_weight, now.float(), rate)
 
     def _update_outlier_level(self, result: EdgeEvaluation, weight: torch.Tensor) -> None:
         """The level follows the accepted matches; where it would reject too many, the margin widens."""
@@ -289,7 +290,7 @@ class Solver:
 
     def epipolar(self) -> list[tuple[float, float]]:
         """Share of supporting matches and median epipolar distance of every world."""
-        poses = edge_poses(self.problem.tree.compose(self.worlds.parent_from_child), self.edges)
+        poses = self.tree.edge_poses(self.worlds.parent_from_child)
         tan = self.image_log_tan().exp()
         return [self.score.share(poses[b], tan[b]) for b in range(len(self.worlds.names))]
 

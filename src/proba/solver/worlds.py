@@ -13,9 +13,8 @@ from proba.solver.adamw import Moments
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
 
-LOG_DEPTH_LIMIT = 5.0
-LOG_VARIANCE_RANGE = (-18.0, 6.0)
 FOV_RANGE_DEG = (5.0, 140.0)
+LOG_TAN_RANGE = tuple(math.log(math.tan(math.radians(fov) / 2)) for fov in FOV_RANGE_DEG)
 
 
 @dataclass(kw_only=True)
@@ -109,24 +108,14 @@ class Worlds:
         second = _resample(self.map_moments.second[:, :, :-1, :-1], level) * (old / level) ** 4
         self.map_moments = Moments(torch.zeros_like(self.maps), _pad(second), self.map_moments.count)
 
-    def fix_scale(self) -> None:
-        """Take out the free scale: mean log-depth 0, variances and translations follow."""
-        cells = self.cells
-        shift = cells[..., 0].mean((1, 2, 3))  # [B]
-        cells[..., 0] -= shift[:, None, None, None]
-        # Anisotropic Gaussians have three variances; rotations in later channels are scale-free.
-        n_variances = 1 if cells.shape[-1] == 2 else 3
-        cells[..., 1 : 1 + n_variances] -= 2 * shift[:, None, None, None, None]
-        factor = torch.exp(-shift.double())
-        self.parent_from_child[..., :3, 3] *= factor[:, None, None]
-        self.twist[..., :3] *= factor[:, None, None]
+    def rescale(self, log_factor: torch.Tensor) -> None:
+        """Shrink all translations by exp(log_factor), [B], after the maps were shifted by it."""
+        factor = torch.exp(-log_factor)[:, None, None]
+        self.parent_from_child[..., :3, 3] *= factor
+        self.twist[..., :3] *= factor
 
-    def clamp(self) -> None:
-        cells = self.cells
-        n_variances = 1 if cells.shape[-1] == 2 else 3
-        cells[..., 0].clamp_(-LOG_DEPTH_LIMIT, LOG_DEPTH_LIMIT)
-        cells[..., 1 : 1 + n_variances].clamp_(*LOG_VARIANCE_RANGE)
-        self.log_tan.clamp_(*(math.log(math.tan(math.radians(fov) / 2)) for fov in FOV_RANGE_DEG))
+    def clamp_focals(self) -> None:
+        self.log_tan.clamp_(*LOG_TAN_RANGE)
 
 
 _TENSORS = (
