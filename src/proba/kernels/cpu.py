@@ -31,6 +31,10 @@ from proba.kernels.blocks import (
     GRAD_DEPTH_J,
     H_X,
     LANES,
+    P_X,
+    PRECISION_I,
+    PRECISION_J,
+    Q_X,
     ROWS,
     SUM_G,
     SUM_H,
@@ -96,8 +100,10 @@ def _run(
             blocks.locate(x_j, y_j, offset[e], count[e], begin, n, m, s, X_J, cells, CELL_J, extent_j, side)
             blocks.gather(s, cells, m, flat_maps, base_i, base_j, stride)
             blocks.exponentiate(s, m)
-            blocks.reproject(s, m, rotation, translation, X_I, DEPTH_I, tan_i, X_J, tan_j, G_X, GRAD_DEPTH_I, z_min)
-            blocks.reproject(s, m, transposed, inverse, X_J, DEPTH_J, tan_j, X_I, tan_i, H_X, GRAD_DEPTH_J, z_min)
+            blocks.transform(s, m, rotation, translation, X_I, DEPTH_I, tan_i, Q_X)
+            blocks.transform(s, m, transposed, inverse, X_J, DEPTH_J, tan_j, P_X)
+            blocks.reproject(s, m, translation, Q_X, PRECISION_I, X_J, tan_j, G_X, GRAD_DEPTH_I, z_min)
+            blocks.reproject(s, m, inverse, P_X, PRECISION_J, X_I, tan_i, H_X, GRAD_DEPTH_J, z_min)
             blocks.overlap(s, m, translation, tan_j, w_3d, measure)
             blocks.total(s, m, log_tan_i, log_tan_j, w_3d, measure)
             blocks.judge(s, n, m, outlier_level[b], sums)
