@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import tyro
 
@@ -24,6 +25,7 @@ unknown cameras and no initial poses. Try `proba demo --out demo` first."""
 def main(argv: list[str] | None = None) -> None:
     """Entry point. Exit code 0: done. 2: wrong usage or unusable input, said in one line."""
     argv = sys.argv[1:] if argv is None else argv
+    warnings.formatwarning = lambda message, *_, **__: f"proba: warning: {message}\n"
     if argv in (["--version"], ["-V"]):
         print(f"proba {__version__}")
         return
