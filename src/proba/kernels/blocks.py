@@ -252,10 +252,10 @@ def scatter(s, pairs, cells, size, grad, base_i, base_j, stride):
 
 @fused
 def finish(b, e, sums, rotation, translation, tan_i, tan_j, size, measure, losses, grad_pose, grad_tan):
-    """From the sums of edge e of world b to losses [B, E, 3], grad_pose [B, E, 3, 4], grad_tan [B, E, 4]."""
-    losses[b, e, 0] = sums[SUM_ROBUST] / f32(size)
-    losses[b, e, 1] = sums[SUM_INLIER] / f32(size)
-    losses[b, e, 2] = sums[SUM_INLIER_LOSS] / max(sums[SUM_INLIER], f32(1e-6))
+    """From the sums of edge e of world b to losses [3, B, E], grad_pose [B, E, 3, 4], grad_tan [B, E, 4]."""
+    losses[0, b, e] = sums[SUM_ROBUST] / f32(size)
+    losses[1, b, e] = sums[SUM_INLIER] / f32(size)
+    losses[2, b, e] = sums[SUM_INLIER_LOSS] / max(sums[SUM_INLIER], f32(1e-6))
     arm_i = (tan_i[0], tan_i[1], ONE)
     arm_j = (tan_j[0], tan_j[1], ONE)
     for r in range(3):

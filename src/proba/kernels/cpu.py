@@ -151,13 +151,14 @@ class Workspace:
     """Buffers that a kernel writes its result into, kept between iterations. A new result overwrites the last."""
 
     def __init__(self) -> None:
-        self._buffers: dict[str, np.ndarray] = {}
+        self._buffers: dict[str, tuple[Tensor, np.ndarray]] = {}
 
-    def array(self, name: str, *shape: int) -> np.ndarray:
-        """Float32 array of this shape, uninitialised: the memory of the last call with this name and shape."""
+    def buffer(self, name: str, *shape: int) -> tuple[Tensor, np.ndarray]:
+        """Float32 memory, uninitialised, as tensor and as array: that of the last call with this name and shape."""
         buffer = self._buffers.get(name)
-        if buffer is None or buffer.shape != shape:
-            buffer = self._buffers[name] = np.empty(shape, np.float32)
+        if buffer is None or buffer[1].shape != shape:
+            tensor = torch.empty(shape)
+            buffer = self._buffers[name] = (tensor, tensor.numpy())
         return buffer
 
 
@@ -187,37 +188,38 @@ def evaluate(
     assert channels == 2, f"maps [B, N, L+1, L+1, 2], got {tuple(maps.shape)}"
     assert start.shape == (num_edges,), f"start [E] with E = {num_edges}, got {tuple(start.shape)}"
     space = workspace or Workspace()
-    losses = space.array("losses", worlds, num_edges, 3)
-    grad_pose = space.array("grad_pose", worlds, num_edges, 3, 4)
-    grad_tan = space.array("grad_tan", worlds, num_edges, 4)
-    grad_maps = space.array("grad_maps", worlds, images, side, side, 2)
-    grad_log_tan = space.array("grad_log_tan", worlds, images, 2)
-    edges, count = packed.edges.numpy(), packed.count.numpy()
+    buffers = (
+        space.buffer("losses", 3, worlds, num_edges),
+        space.buffer("grad_pose", worlds, num_edges, 3, 4),
+        space.buffer("grad_tan", worlds, num_edges, 4),
+        space.buffer("grad_maps", worlds, images, side, side, 2),
+        space.buffer("grad_log_tan", worlds, images, 2),
+    )
+    results, outputs = [tensor for tensor, _ in buffers], tuple(array for _, array in buffers)
+    weight = np.ascontiguousarray(np.broadcast_to(_float32(edge_weight), (worlds, num_edges)))
     inputs = (
-        edges, packed.offset.numpy(), count,
-        *(_float32(t) for t in (packed.x_i, packed.y_i, packed.x_j, packed.y_j, packed.extent)),
-        start.numpy(), batch, _float32(maps), _float32(log_tan), _float32(j_from_i),
-        _float32(edge_weight.expand(worlds, num_edges)), _float32(outlier_level.clamp(max=1e30)),
+        *packed.arrays, start.numpy(), batch, _float32(maps), _float32(log_tan), _float32(j_from_i), weight,
+        np.minimum(_float32(outlier_level), f32(1e30)),
         f32(options.w_3d), f32(options.measure == "neutral"), f32(options.z_min),
     )  # fmt: skip
-    outputs = (losses, grad_pose, grad_tan, grad_maps)
-    _run_chunks(_split(count, batch, worlds, threads or torch.get_num_threads()), inputs, outputs, space)
-    _collect(edges, grad_tan, grad_log_tan)
-    edge_loss, inlier_share, inlier_loss = torch.from_numpy(losses).unbind(-1)  # [B, E] each
+    edges, _, count = packed.arrays[:3]
+    _run_chunks(_split(count, batch, worlds, threads or torch.get_num_threads()), inputs, outputs[:4], space)
+    _collect(edges, outputs[2], outputs[4])
+    edge_loss, inlier_share, inlier_loss = results[0]  # [B, E] each
     return EdgeEvaluation(
         edge_loss=edge_loss,
         inlier_share=inlier_share,
         inlier_loss=inlier_loss,
-        grad_pose=torch.from_numpy(grad_pose),
-        grad_maps=torch.from_numpy(grad_maps),
-        grad_log_tan=torch.from_numpy(grad_log_tan),
+        grad_pose=results[1],
+        grad_maps=results[3],
+        grad_log_tan=results[4],
     )
 
 
 def _run_chunks(borders: np.ndarray, inputs: tuple, outputs: tuple[np.ndarray, ...], space: Workspace) -> None:
     """Run the chunks of the task list on one thread each, then add up the map gradients of worlds they share."""
-    _, num_edges, _ = outputs[0].shape
-    grad_maps = outputs[3]
+    losses, *_, grad_maps = outputs
+    num_edges = losses.shape[2]
     if num_edges == 0:
         grad_maps.fill(0)
         return
@@ -227,7 +229,7 @@ def _run_chunks(borders: np.ndarray, inputs: tuple, outputs: tuple[np.ndarray, .
             continue
         private, owns_first = grad_maps[0], first % num_edges == 0
         if not owns_first:
-            private = space.array(f"private {chunk}", *grad_maps.shape[1:])
+            private = space.buffer(f"private {chunk}", *grad_maps.shape[1:])[1]
             shared.append((first // num_edges, private))
         jobs.append((first, last, *inputs, owns_first, *outputs, private))
     others = [_pool().submit(_run, *job) for job in jobs[1:]]
@@ -245,4 +247,6 @@ def _pool() -> ThreadPoolExecutor:
 
 def _float32(tensor: Tensor) -> np.ndarray:
     """C-contiguous float32 view, or copy where there is no such view."""
+    if tensor.dtype == torch.float32 and tensor.is_contiguous() and not tensor.requires_grad:
+        return tensor.numpy()
     return tensor.detach().to(torch.float32).contiguous().numpy()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,6 +38,12 @@ class PackedMatches:
     @property
     def num_edges(self) -> int:
         return len(self.edges)
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Edges, offset, count, x_i, y_i, x_j, y_j, extent as numpy views, for the CPU kernel."""
+        fields = (self.edges, self.offset, self.count, self.x_i, self.y_i, self.x_j, self.y_j, self.extent)
+        return tuple(field.contiguous().numpy() for field in fields)
 
     def window_size(self, batch: int) -> Tensor:
         """Matches of each edge in a minibatch, [E]."""
