@@ -173,6 +173,19 @@ def reassess(bundle: Bundle, max_error: float, min_angle_deg: float, images: np.
     return replace(bundle, alive=alive & keep[owner])
 
 
+def redundant_only(bundle: Bundle, min_per_image: int) -> Bundle:
+    """Let points that only two views hold take no part, unless their images have little else.
+
+    Two rays always nearly meet, so that a wrong match along the epipolar line is not seen; a third ray tells.
+    """
+    tracks = bundle.tracks
+    held = bundle.alive_per_track()[tracks.track_of_observation]  # [K]
+    checked = bundle.alive & (held >= 3)  # [K]
+    rich = np.bincount(tracks.image[checked], minlength=bundle.n_images) >= min_per_image  # [N]
+    needed = per_track_sum(tracks, bundle.alive & ~rich[tracks.image]) > 0  # [T]
+    return replace(bundle, alive=checked | (bundle.alive & needed[tracks.track_of_observation]))
+
+
 def observed_depths(bundle: Bundle) -> np.ndarray:
     """Depth [K] of each observation's point in its camera."""
     return points_in_cameras(bundle)[:, 2]
