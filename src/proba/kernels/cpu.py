@@ -47,10 +47,13 @@ from proba.kernels.blocks import (
     X_J,
 )
 from proba.kernels.math import THREE_HALVES, ZERO, f32
+from proba.kernels.patch import prefetch
 from proba.objective.evaluation import EdgeEvaluation
 from proba.objective.options import ObjectiveOptions
 from proba.objective.packed import PackedMatches
 
+LINE_FLOATS = 16
+"""Floats of a cache line."""
 EDGE_COST = 16
 """What an edge costs beside its matches, in matches."""
 
@@ -92,6 +95,11 @@ def _run(
         base_i, base_j = (b * num_images + i) * image_floats, (b * num_images + j) * image_floats
         to_i, to_j = world_base + i * image_floats, world_base + j * image_floats
         sums[:] = ZERO
+        if e + 1 < num_edges and image_floats > LINE_FLOATS * LINE_FLOATS:  # the next edge's maps, if not small
+            ahead = np.int64(edges[e + 1, 1]) * image_floats
+            for k in range(0, image_floats, LINE_FLOATS):
+                prefetch(flat_maps, b * world_floats + ahead + k)
+                prefetch(target, world_base + ahead + k)
         for done in range(0, size, BLOCK):
             n = min(BLOCK, size - done)
             m = (n + LANES - 1) // LANES * LANES

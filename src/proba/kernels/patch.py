@@ -13,6 +13,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 _FAST = ("nnan", "ninf", "nsz", "contract")
+_INT8 = ir.IntType(8)
 _QUAD = ir.VectorType(ir.FloatType(), 4)
 _PAIR = ir.VectorType(ir.FloatType(), 2)
 
@@ -84,5 +85,23 @@ def _splat_patch(typingctx, maps, base, stride, right, below, pairs, at):
     return signature, codegen
 
 
+def _prefetch(typingctx, array, at):
+    """Ask for the cache line of array[at] to be brought to the second-level cache."""
+    signature = types.void(array, at)
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        index = context.cast(builder, args[1], signature.args[1], types.intp)
+        pointer = builder.bitcast(builder.gep(data, [index], inbounds=True), _INT8.as_pointer())
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [_INT8.as_pointer(), flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [pointer, flag(0), flag(2), flag(1)])  # to read, some locality, data
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+prefetch: Any = intrinsic(_prefetch)
 sample_patch: Any = intrinsic(_sample_patch)
 splat_patch: Any = intrinsic(_splat_patch)
