@@ -31,7 +31,7 @@ AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 KEEP_PX, KEEP_PER_NOISE = (4.0, 8.0), 4.0
 """Bounds of the largest error of an observation in the result (image of 1024 px), and the same in noise units."""
 MIN_ANGLE_DEG = 0.3
-MIN_REDUNDANT = 150
+MIN_REDUNDANT = 400
 """Observations of points with three or more views that an image needs to do without two-view points in the last
 adjustment. On castle_p19, with its repeated windows, AUC@1 rises from 72 to 87 without them."""
 LOSS_PER_NOISE, FINAL_LOSS_PX = 2.0, (0.3, 2.0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
-from proba.refine.linearise import linearise_points
+from proba.refine.point_kernel import refine_points_kernel
 from proba.refine.tracks import Tracks
 
 _REWEIGHT_ROUNDS = 3
@@ -109,29 +109,21 @@ def _judged(bundle: Bundle, usable: np.ndarray, max_error: float) -> Bundle:
 
 
 def refine_points(bundle: Bundle, loss_px: float, iterations: int = 3) -> Bundle:
-    """Move every point that holds to the robust optimum of its own observations, with the cameras as they are."""
+    """Move every point to the robust optimum of its observations that hold, with the cameras as they are."""
     tracks = bundle.tracks
-    owner = tracks.track_of_observation  # [K]
-    cost = robust_cost(bundle, loss_px)  # [T]
-    damping = np.full(tracks.n_tracks, 1e-4)  # [T]
-    for _ in range(iterations):
-        residual, _, by_point = linearise_points(bundle, bundle.alive)  # [U, 2], [U, 2, 3]
-        weight = 1 / (1 + (residual**2).sum(axis=1) / loss_px**2)  # [U]
-        normal = np.zeros((tracks.n_observations, 3, 3))
-        gradient = np.zeros((tracks.n_observations, 3))
-        normal[bundle.alive] = weight[:, None, None] * by_point.transpose(0, 2, 1) @ by_point
-        gradient[bundle.alive] = weight[:, None] * np.einsum("uai,ua->ui", by_point, residual)
-        normal = per_track_sum(tracks, normal)  # [T, 3, 3]
-        diagonal = np.einsum("tii->ti", normal)  # [T, 3], a view
-        diagonal += damping[:, None] * diagonal + 1e-12
-        step = np.linalg.solve(normal, per_track_sum(tracks, gradient)[..., None])[..., 0]  # [T, 3]
-        moved = replace(bundle, xyz=bundle.xyz - step)
-        moved_cost = robust_cost(moved, loss_px)  # [T]
-        better = moved_cost < cost  # [T]
-        damping = np.where(better, damping * 0.1, damping * 100)
-        bundle = replace(bundle, xyz=np.where(better[:, None], moved.xyz, bundle.xyz))
-        cost = np.where(better, moved_cost, cost)
-    return replace(bundle, alive=bundle.alive & (bundle.alive_per_track() >= 2)[owner])
+    xyz = refine_points_kernel(
+        tracks.offset,
+        tracks.image,
+        tracks.xy,
+        bundle.alive,
+        bundle.xyz,
+        np.ascontiguousarray(bundle.cam_from_world[:, :3]),
+        bundle.intrinsics[bundle.camera_of_image],
+        loss_px,
+        iterations,
+    )
+    enough = bundle.alive_per_track() >= 2  # [T]
+    return replace(bundle, xyz=xyz, alive=bundle.alive & enough[tracks.track_of_observation])
 
 
 def robust_cost(bundle: Bundle, loss_px: float) -> np.ndarray:

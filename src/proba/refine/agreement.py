@@ -1,0 +1,100 @@
+"""Which image pairs a world explains as well as two-view geometry alone could, and which images break that."""
+
+from __future__ import annotations
+
+import numpy as np
+import poselib
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from proba.refine.bundle import FX, Bundle, pixel_rays
+
+SAMPLES = 400
+POTENTIAL_PX, SUPPORT_PX = 2.0, 3.0
+"""Epipolar distances (unit pixels) of an inlier to a pair's own fundamental matrix, and to the world's poses."""
+MIN_INLIERS = 20
+BROKEN_BELOW = 0.6
+"""A pair is broken where the world explains less than this part of the matches that the pair alone can explain."""
+MAX_BROKEN = 0.25
+"""An image is taken out where more than this part of its matches lies in broken pairs."""
+
+PairPoints = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+"""(i, j) to matched unit pixels [M, 2] in i and in j."""
+
+
+class PairAgreement:
+    """Matches of all pairs, thinned, with the share that a fundamental matrix explains."""
+
+    def __init__(self, points: PairPoints, seed: int = 0):
+        rng = np.random.default_rng(seed)
+        self.pairs = np.array(list(points), np.int64).reshape(-1, 2)  # [E, 2]
+        self.points, potential = [], []
+        for x, y in points.values():
+            take = rng.permutation(len(x))[:SAMPLES]
+            self.points.append((x[take], y[take]))
+            potential.append(_explained_by_pair(x[take], y[take]))
+        self.potential = np.array(potential)  # [E] share of the matches
+        # Matches beyond a few hundred say nothing new about a pair.
+        self.weight = self.potential * np.array([min(len(x), SAMPLES) for x, _ in self.points], float)  # [E]
+
+    def support(self, bundle: Bundle) -> np.ndarray:
+        """Share [E] of each pair's matches that agree with the poses of a world, in front of both cameras."""
+        return np.array([_explained_by_world(bundle, i, j, *xy) for (i, j), xy in zip(self.pairs, self.points, strict=True)])
+
+    def share(self, bundle: Bundle) -> float:
+        """Explained matches as a share of the explainable ones, over all pairs."""
+        explained = np.minimum(self.support(bundle), self.potential) / np.maximum(self.potential, 1e-9)
+        return float((explained * self.weight).sum() / max(self.weight.sum(), 1e-9))
+
+    def core(self, bundle: Bundle) -> np.ndarray:
+        """The largest group of images [N] bool without contradictions.
+
+        Images in broken pairs are taken out one by one, the worst first: a cluster that is right in itself but wrong
+        against the rest goes with all its images, because every pair across the cut is broken.
+        """
+        n = bundle.n_images
+        usable = self.weight >= MIN_INLIERS
+        broken = usable & (self.support(bundle) < BROKEN_BELOW * self.potential)
+        bad, good = (_symmetric(self.pairs, self.weight * chosen, n) for chosen in (broken, usable & ~broken))
+        active = np.ones(n, bool)
+        while active.sum() > 2:
+            wrong, right = bad @ active, good @ active  # [N]
+            share = np.where(active, wrong / np.maximum(wrong + right, 1e-9), 0.0)
+            worst = int(share.argmax())
+            if share[worst] <= MAX_BROKEN:
+                break
+            active[worst] = False
+        linked = (good > 0) & active[:, None] & active[None]
+        label = connected_components(csr_matrix(linked), directed=False)[1]
+        return label == np.bincount(label).argmax()
+
+
+def _symmetric(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # [N, N]
+    matrix = np.zeros((n, n))
+    matrix[pairs[:, 0], pairs[:, 1]] = weight
+    return matrix + matrix.T
+
+
+def _explained_by_pair(x: np.ndarray, y: np.ndarray) -> float:
+    if len(x) < 10:
+        return 0.0
+    ransac = {"max_epipolar_error": POTENTIAL_PX, "max_iterations": 1000, "min_iterations": 100, "seed": 0}
+    _, info = poselib.estimate_fundamental(x, y, ransac, {})
+    return float(info["num_inliers"]) / len(x)
+
+
+def _explained_by_world(bundle: Bundle, i: int, j: int, x: np.ndarray, y: np.ndarray) -> float:
+    if not len(x):
+        return 0.0
+    k_i, k_j = (bundle.intrinsics[bundle.camera_of_image[[k]]] for k in (i, j))  # [1, 6]
+    ray_i, ray_j = (np.c_[pixel_rays(xy, k), np.ones(len(xy))] for xy, k in ((x, k_i), (y, k_j)))  # [M, 3]
+    j_from_i = bundle.cam_from_world[j] @ np.linalg.inv(bundle.cam_from_world[i])
+    shift = j_from_i[:3, 3]
+    turned = ray_i @ j_from_i[:3, :3].T  # [M, 3]
+    line_j = np.cross(shift, turned)
+    line_i = np.cross(ray_j, shift) @ j_from_i[:3, :3]
+    square = (line_i[:, :2] ** 2).sum(1) + (line_j[:, :2] ** 2).sum(1)
+    distance = np.abs((ray_j * line_j).sum(1)) / np.sqrt(square + 1e-30) * np.sqrt(k_i[0, FX] * k_j[0, FX])
+    normal = np.cross(ray_j, turned)
+    front = ((normal * np.cross(ray_j, shift)).sum(1) < 0) & ((normal * np.cross(turned, shift)).sum(1) < 0)
+    return float(((distance < SUPPORT_PX) & front).mean())
