@@ -190,3 +190,44 @@ def test_too_few_matches_say_what_to_do(room, room_matches) -> None:
             thin.add(i, j, pair.points_i[:1], pair.points_j[:1])
     with pytest.raises(GeometryError, match="overlap"):
         refine(thin, [perturbed_solution(room, thin)], FAST)
+
+
+def test_two_images_are_enough(room, room_matches) -> None:
+    pair = room_matches.pairs[3, 4]
+    matches = Matches(images=room_matches.images)
+    matches.add(3, 4, pair.points_i, pair.points_j)
+    solution = perturbed_solution(room, matches, rotation_deg=1, focal_factor=1.0)
+    result = refine(matches, [solution], replace(FAST, focal="fixed"))
+    rec = result.reconstruction
+    assert rec.image_names == room.image_names[3:5]
+    rotation, translation = relative_errors_deg(rec.cam_from_world, room.cam_from_world[3:5])
+    assert rotation.max() < 1
+    assert translation.max() < 3
+    assert np.isfinite(rec.pose_std).all()
+    assert np.isfinite(rec.points.sigma).all()
+
+
+def test_poor_cameras_keep_the_plain_model_beside_rich_ones(room, precise) -> None:
+    matches = shifted(precise, (12.0, -8.0))
+    solution = perturbed_solution(room, matches)
+    solution.camera_of_image[0] = 1  # the first image has a camera of its own
+    cameras = refine(matches, [solution], FAST).reconstruction.cameras
+    centre = np.array([room.width, room.height]) / 2
+    assert np.linalg.norm(cameras[0].principal_point_px - centre) > 3
+    assert np.allclose(cameras[1].principal_point_px, centre)
+
+
+def test_unplaceable_image_is_flagged_and_kept(room, room_matches) -> None:
+    rng = np.random.default_rng(0)
+    spoilt = Matches(images=room_matches.images)
+    for (i, j), pair in room_matches.pairs.items():
+        points_j = rng.uniform(0, 400, pair.points_j.shape) if j == 7 else pair.points_j
+        spoilt.add(i, j, pair.points_i, points_j)
+    solution = perturbed_solution(room, spoilt)
+    result = refine(spoilt, [solution], FAST)
+    assert result.unplaced == [room.image_names[7]]
+    assert any(room.image_names[7] in note for note in result.reconstruction.notes)
+    assert np.isfinite(result.reconstruction.cam_from_world).all()
+    assert (result.reconstruction.pose_std[7] > 0.1).all()
+    rotation, _ = relative_errors_deg(result.reconstruction.cam_from_world[:7], room.cam_from_world[:7])
+    assert rotation.max() < 1

@@ -23,6 +23,8 @@ MIN_CORE = 3
 PNP_PX, MIN_PNP_INLIERS = 6.0, 10
 SURE_PNP_INLIERS, SURE_PNP_SHARE = 30, 0.4
 """With more inliers than this nobody asks the two-view geometry for a second opinion."""
+PNP_ITERATIONS, TWO_VIEW_ITERATIONS = 5000, 1000
+"""Plenty for one inlier in seven and in two; the default of 100,000 is spent on images that fit nowhere."""
 TWO_VIEW_PX, MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 1.5, 40, 0.5
 MIN_GAIN = 0.004
 """Gain in surviving share below which another round is not worth it."""
@@ -170,7 +172,9 @@ def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placemen
     if seen.sum() < MIN_PNP_INLIERS + 2:
         return None
     xy, camera = _pinhole_view(bundle, image, tracks.xy[seen])
-    pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX}, {})
+    pose, info = poselib.estimate_absolute_pose(
+        xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX, "max_iterations": PNP_ITERATIONS}, {}
+    )
     inliers = int(info["num_inliers"])
     return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()))
 
@@ -202,7 +206,9 @@ def _relative_placement(
     (xy_j, camera_j), (xy_k, camera_k) = (
         _pinhole_view(bundle, image, xy) for image, xy in zip((j, k), points, strict=True)
     )
-    pose, info = poselib.estimate_relative_pose(xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX})
+    pose, info = poselib.estimate_relative_pose(
+        xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX, "max_iterations": TWO_VIEW_ITERATIONS}
+    )
     inlier = np.array(info["inliers"], bool)  # [M]
     n_inliers = int(inlier.sum())
     if n_inliers < MIN_TWO_VIEW_INLIERS or n_inliers < MIN_TWO_VIEW_SHARE * len(inlier):
