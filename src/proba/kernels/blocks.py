@@ -139,7 +139,7 @@ def reproject(s, padded, translation, point, precision, other, other_tan, to, gr
 
 @fused
 def overlap(s, padded, translation, tan_j, w_3d, measure):
-    """Step 3c: the 3D term is added to the gradients."""
+    """Step 3d: the 3D term is added to the gradients and begins the loss."""
     t_x, t_y, t_z = translation
     tan_x, tan_y = tan_j
     for k in range(padded):
@@ -165,7 +165,7 @@ def overlap(s, padded, translation, tan_j, w_3d, measure):
 
 @fused
 def total(s, padded, log_tan_i, log_tan_j, w_3d, measure):
-    """Step 3d: loss of each match."""
+    """Step 3e: loss of each match."""
     constant = HALF * measure * (log_tan_i + log_tan_j)
     entropy = THREE_HALVES * w_3d
     for k in range(padded):
@@ -183,7 +183,7 @@ def total(s, padded, log_tan_i, log_tan_j, w_3d, measure):
 
 @fused
 def judge(s, size, padded, outlier_level, sums):
-    """Step 3e: robust loss and inlier posterior of each match; padding gets none."""
+    """Step 3f: robust loss and inlier posterior of each match; padding gets none."""
     robust_sum = ZERO
     for k in range(padded):
         robust, inlier = math.posterior(s[LOSS + k], outlier_level)
@@ -195,7 +195,7 @@ def judge(s, size, padded, outlier_level, sums):
 
 @fused
 def weigh(s, pairs, padded, scale, sums):
-    """Step 3f: the inlier posteriors weigh the gradients of depths and variances."""
+    """Step 3g: the inlier posteriors weigh the gradients of depths and variances."""
     inlier_sum = loss_sum = front_i = front_j = ZERO
     for k in range(padded):
         inlier = s[INLIER + k]
