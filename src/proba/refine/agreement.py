@@ -9,11 +9,11 @@ from scipy.sparse.csgraph import connected_components
 
 from proba.refine.bundle import FX, Bundle, pixel_rays
 
-SAMPLES = 400
+SAMPLES = 300
 POTENTIAL_PX, SUPPORT_PX = 2.0, 3.0
 """Epipolar distances (unit pixels) of an inlier to a pair's own fundamental matrix, and to the world's poses."""
 MIN_INLIERS = 20
-BROKEN_BELOW = 0.6
+BROKEN_BELOW = 0.8
 """A pair is broken where the world explains less than this part of the matches that the pair alone can explain."""
 MAX_BROKEN = 0.25
 """An image is taken out where more than this part of its matches lies in broken pairs."""
@@ -27,6 +27,7 @@ class PairAgreement:
 
     def __init__(self, points: PairPoints, seed: int = 0):
         rng = np.random.default_rng(seed)
+        self._all = points
         self.pairs = np.array(list(points), np.int64).reshape(-1, 2)  # [E, 2]
         self.points, potential = [], []
         for x, y in points.values():
@@ -37,9 +38,18 @@ class PairAgreement:
         # Matches beyond a few hundred say nothing new about a pair.
         self.weight = self.potential * np.array([min(len(x), SAMPLES) for x, _ in self.points], float)  # [E]
 
+    def between(self, i: int, j: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """All matched points in i and in j, whichever comes first."""
+        if (i, j) in self._all:
+            return self._all[i, j]
+        found = self._all.get((j, i))
+        return None if found is None else (found[1], found[0])
+
     def support(self, bundle: Bundle) -> np.ndarray:
         """Share [E] of each pair's matches that agree with the poses of a world, in front of both cameras."""
-        return np.array([_explained_by_world(bundle, i, j, *xy) for (i, j), xy in zip(self.pairs, self.points, strict=True)])
+        return np.array(
+            [_explained_by_world(bundle, i, j, *xy) for (i, j), xy in zip(self.pairs, self.points, strict=True)]
+        )
 
     def share(self, bundle: Bundle) -> float:
         """Explained matches as a share of the explainable ones, over all pairs."""
@@ -78,7 +88,7 @@ def _symmetric(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # 
 def _explained_by_pair(x: np.ndarray, y: np.ndarray) -> float:
     if len(x) < 10:
         return 0.0
-    ransac = {"max_epipolar_error": POTENTIAL_PX, "max_iterations": 1000, "min_iterations": 100, "seed": 0}
+    ransac = {"max_epipolar_error": POTENTIAL_PX, "max_iterations": 500, "min_iterations": 50, "seed": 0}
     _, info = poselib.estimate_fundamental(x, y, ransac, {})
     return float(info["num_inliers"]) / len(x)
 

@@ -24,8 +24,8 @@ class RefineOptions:
     """Tracks that become points of the result, triangulated with the final cameras."""
     max_worlds: int = 3
     """Worlds that are polished at most."""
-    good_share: float = 0.95
-    """A world with a larger share of surviving observations is taken without looking at others."""
+    good_share: float = 0.97
+    """A world that explains a larger share of the explainable matches is taken without looking at others."""
     rescue_rounds: int = 3
     """How often badly placed images are peeled off and placed again; 0 turns it off."""
     threads: int = 1

@@ -12,13 +12,14 @@ from proba.errors import GeometryError
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
 from proba.refine.adjust import ANNEALED, Freedom, Round, adjust
+from proba.refine.agreement import PairAgreement
 from proba.refine.assemble import assemble, to_root_frame
 from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
 from proba.refine.degeneracy import degeneracy_notes
 from proba.refine.model import CameraTrial, adjust_with_model, free_intrinsics, select_camera_model
 from proba.refine.normal_equations import NormalEquations, normal_equations
 from proba.refine.options import RefineOptions
-from proba.refine.rescue import PairTracks, find_core, rescue
+from proba.refine.rescue import rescue
 from proba.refine.step import step_cameras
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 from proba.refine.triangulate import points_from_depth_maps, reassess, redundant_only, refine_points, triangulate
@@ -27,7 +28,7 @@ from proba.solution import Solution
 
 MIN_TRACKS = 8
 AGREE_DEG, AGREE_SHARE = 0.3, 0.005
-"""Two worlds are the same when their rotations and surviving shares differ by less."""
+"""Two worlds are the same when their rotations and explained shares differ by less."""
 KEEP_PX, KEEP_PER_NOISE = (4.0, 8.0), 4.0
 """Bounds of the largest error of an observation in the result (image of 1024 px), and the same in noise units."""
 MIN_ANGLE_DEG = 0.3
@@ -44,7 +45,7 @@ class WorldReport:
 
     name: str
     share: float
-    """Share of observations that survived the adjustment. It ranks worlds of one scene; it is no pass mark."""
+    """Share of the matches explainable by two-view geometry that the world explains."""
     seconds: float
 
 
@@ -90,10 +91,12 @@ def refine(
         size = _image_sizes(matches, solutions[0])  # [N, 2]
         few = unit_tracks(select_tracks(tracks, size, options.max_tracks, options.seed), unit)
     freedom = Freedom(focal=options.focal != "fixed")
+    with clock("pairs"):
+        pairs = _pair_agreement(matches, solutions[0], unit, options)
     with clock("worlds"):
-        solution, bundle, worlds = _polish_worlds(matches, solutions, few, freedom, options, clock)
+        solution, bundle, worlds = _polish_worlds(matches, solutions, few, pairs, freedom, options, clock)
     with clock("rescue"):
-        bundle, placed_again, unplaced = _rescue(bundle, matches, solution, unit, freedom, options)
+        bundle, placed_again, unplaced = _rescue(bundle, pairs, freedom, options)
     with clock("camera model"):
         bundle, freedom, trials = select_camera_model(bundle, options)
     with clock("final adjustment"):
@@ -149,29 +152,41 @@ class _Clock:
         self.seconds[self._stage] = time.perf_counter() - self._begin
 
 
+def _pair_agreement(matches: Matches, solution: Solution, unit: np.ndarray, options: RefineOptions) -> PairAgreement:
+    images = solution.graph.images
+    points = {}
+    for i, j in solution.graph.edges:
+        pair = matches.pairs.get((int(images[i]), int(images[j])))
+        if pair is not None:
+            points[int(i), int(j)] = pair.points_i / unit[i], pair.points_j / unit[j]
+    return PairAgreement(points, options.seed)
+
+
 def _polish_worlds(
     matches: Matches,
     solutions: Sequence[Solution],
     tracks: Tracks,
+    pairs: PairAgreement,
     freedom: Freedom,
     options: RefineOptions,
     clock: _Clock,
 ) -> tuple[Solution, Bundle, list[WorldReport]]:
     """Adjust worlds from the best on, until one is good enough or two agree; the one that explains most."""
-    polished: list[tuple[Solution, Bundle]] = []
+    polished: list[tuple[float, Solution, Bundle]] = []
     reports = []
     for solution in solutions[: options.max_worlds]:
         begin = time.perf_counter()
         bundle = points_from_depth_maps(bundle_from_solution(matches, solution, tracks), solution.log_depth)
         bundle = adjust(bundle, ANNEALED, freedom, threads=options.threads)
-        reports.append(WorldReport(name=solution.name, share=bundle.share, seconds=time.perf_counter() - begin))
-        clock.say(f"world {solution.name}: {100 * bundle.share:.1f} % of the observations survive")
-        agrees = any(_same_world(bundle, other) for _, other in polished)
-        polished.append((solution, bundle))
-        if bundle.share > options.good_share or agrees:
+        share = pairs.share(bundle)
+        reports.append(WorldReport(name=solution.name, share=share, seconds=time.perf_counter() - begin))
+        clock.say(f"world {solution.name}: explains {100 * share:.1f} % of the matches")
+        agrees = any(_same_world(bundle, other) and abs(share - old) < AGREE_SHARE for old, _, other in polished)
+        polished.append((share, solution, bundle))
+        if share > options.good_share or agrees:
             break
-    best = max(polished, key=lambda pair: pair[1].share)
-    return (*best, reports)
+    _, solution, bundle = max(polished, key=lambda world: world[0])
+    return solution, bundle, reports
 
 
 def _same_world(a: Bundle, b: Bundle) -> bool:
@@ -179,36 +194,18 @@ def _same_world(a: Bundle, b: Bundle) -> bool:
     relative = [w.cam_from_world[:, :3, :3] @ w.cam_from_world[0, :3, :3].T for w in (a, b)]  # [N, 3, 3]
     trace = np.einsum("nij,nij->n", *relative)  # [N]
     angle_deg = np.degrees(np.arccos(np.clip((trace - 1) / 2, -1, 1)))
-    return bool(np.median(angle_deg) < AGREE_DEG and abs(a.share - b.share) < AGREE_SHARE)
+    return bool(np.median(angle_deg) < AGREE_DEG)
 
 
 def _rescue(
-    bundle: Bundle,
-    matches: Matches,
-    solution: Solution,
-    unit: np.ndarray,
-    freedom: Freedom,
-    options: RefineOptions,
+    bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: RefineOptions
 ) -> tuple[Bundle, np.ndarray, np.ndarray]:
     """The bundle, the images [N] bool that were placed anew, and those that could not be placed."""
     nobody = np.zeros(bundle.n_images, bool)
     if options.rescue_rounds == 0 or bundle.n_images < 4:
         return bundle, nobody, nobody
-    before = find_core(bundle)
-    if before.all():
-        return bundle, nobody, nobody
-    images = solution.graph.images
-    points = {
-        (int(i), int(j)): (
-            pair.points_i.astype(np.float64) / unit[i],
-            pair.points_j.astype(np.float64) / unit[j],
-        )
-        for i, j in solution.graph.edges
-        if (pair := matches.pairs.get((int(images[i]), int(images[j])))) is not None
-    }
-    better, unplaced = rescue(
-        bundle, PairTracks(points), freedom, rounds=options.rescue_rounds, threads=options.threads
-    )
+    before = pairs.core(bundle)
+    better, unplaced = rescue(bundle, pairs, freedom, rounds=options.rescue_rounds, threads=options.threads)
     placed_again = ~before & ~unplaced if better is not bundle else nobody
     return better, placed_again, unplaced
 

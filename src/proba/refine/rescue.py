@@ -6,19 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import poselib
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from proba.refine.adjust import SETTLE, Freedom, Round, adjust
+from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import Bundle, observation_rays
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import observed_depths, reassess
 
-PEEL_BELOW = 0.8
-"""An image is peeled off when its share of held track pairs is below this part of the median image's."""
-MIN_LINK, LINK_BELOW = 12, 0.7
-"""Held tracks that two images must share to count as linked, and their least share in units of the usual one."""
 MIN_CORE = 3
 PNP_PX, MIN_PNP_INLIERS = 6.0, 10
 SURE_PNP_INLIERS, SURE_PNP_SHARE = 30, 0.4
@@ -27,7 +22,7 @@ PNP_ITERATIONS, TWO_VIEW_ITERATIONS = 5000, 1000
 """Plenty for one inlier in seven and in two; the default of 100,000 is spent on images that fit nowhere."""
 TWO_VIEW_PX, MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 1.5, 40, 0.5
 MIN_GAIN = 0.004
-"""Gain in surviving share below which another round is not worth it."""
+"""Gain in explained matches below which another round is not worth it."""
 
 _REJOIN = (
     Round(loss_px=4, keep_px=10, tolerance=1e-3, iterations=10),
@@ -38,21 +33,6 @@ _FINISH = (
     Round(loss_px=2, keep_px=4, min_angle_deg=0.3, tolerance=1e-4),
     Round(loss_px=2, keep_px=4, min_angle_deg=0.3),
 )
-
-
-@dataclass(frozen=True, eq=False)
-class PairTracks:
-    """Two-view matches of all edges (unit pixels), for images that hang on pairs alone."""
-
-    xy: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
-    """(i, j) with i < j to points [M, 2] in i and in j."""
-
-    def between(self, i: int, j: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Points in i and in j, whichever comes first."""
-        if (i, j) in self.xy:
-            return self.xy[i, j]
-        found = self.xy.get((j, i))
-        return None if found is None else (found[1], found[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,62 +51,28 @@ class Placement:
 
 
 def rescue(
-    bundle: Bundle, pairs: PairTracks, freedom: Freedom, *, rounds: int, threads: int
+    bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, rounds: int, threads: int
 ) -> tuple[Bundle, np.ndarray]:
-    """Repeat the rescue while the surviving share grows. Also the images [N] bool that could not be placed."""
+    """Repeat the rescue while more matches are explained. Also the images [N] bool that could not be placed."""
     unplaced = np.zeros(bundle.n_images, bool)
+    share = pairs.share(bundle)
     for _ in range(rounds):
-        core = find_core(bundle)  # [N]
-        if core.all():
+        core = pairs.core(bundle)  # [N]
+        # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
+        if core.all() or core.sum() < MIN_CORE:
             break
         attempt, placed = _rebuild(bundle, core, pairs, freedom, threads)
-        gain = attempt.share - bundle.share
         unplaced = ~placed
-        bundle = attempt if gain > 0 else bundle
+        gain = pairs.share(attempt) - share
+        if gain > 0:
+            bundle, share = attempt, share + gain
         if gain < MIN_GAIN:
             break
-    return bundle, unplaced & ~find_core(bundle)
-
-
-def pair_agreement(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:
-    """Tracks shared by two images that hold in both [N, N], and all they share [N, N]."""
-    tracks = bundle.tracks
-    shape = (tracks.n_tracks, bundle.n_images)
-    owner = tracks.track_of_observation
-    counts = []
-    for observed in (bundle.alive, np.ones_like(bundle.alive)):
-        seen = csr_matrix((observed.astype(np.int64), (owner, tracks.image)), shape=shape)
-        shared = (seen.T @ seen).toarray()
-        np.fill_diagonal(shared, 0)
-        counts.append(shared)
-    return counts[0], counts[1]
-
-
-def find_core(bundle: Bundle) -> np.ndarray:
-    """The largest group [N] bool of images that agree with each other.
-
-    The worst image is peeled off again and again; what counts is its agreement with the images still there.
-    """
-    held, possible = pair_agreement(bundle)
-    active = np.ones(bundle.n_images, bool)
-    threshold = PEEL_BELOW * np.median(held.sum(axis=1) / np.maximum(possible.sum(axis=1), 1))
-    while active.sum() > MIN_CORE:
-        agreement = (held @ active) / np.maximum(possible @ active, 1)  # [N]
-        worst = int(np.where(active, agreement, np.inf).argmin())
-        if agreement[worst] >= threshold:
-            break
-        active[worst] = False
-    overlapping = possible >= MIN_LINK
-    usual = np.median(held[overlapping] / possible[overlapping]) if overlapping.any() else 0.0
-    linked = (held >= MIN_LINK) & (held > LINK_BELOW * usual * possible) & active[:, None] & active[None]
-    label = connected_components(csr_matrix(linked), directed=False)[1]
-    core = label == np.bincount(label).argmax()
-    # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
-    return core if core.sum() >= MIN_CORE else np.ones(bundle.n_images, bool)
+    return bundle, unplaced & ~pairs.core(bundle)
 
 
 def _rebuild(
-    bundle: Bundle, core: np.ndarray, pairs: PairTracks, freedom: Freedom, threads: int
+    bundle: Bundle, core: np.ndarray, pairs: PairAgreement, freedom: Freedom, threads: int
 ) -> tuple[Bundle, np.ndarray]:
     """Adjust the core [N] bool alone, then place the other images one by one, the best supported first."""
     placed = core.copy()
@@ -150,7 +96,7 @@ def _rebuild(
     return adjust(reassess(bundle, 12.0, 0.0, everyone), _FINISH, freedom, images=everyone, threads=threads), placed
 
 
-def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairTracks) -> Placement | None:
+def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement) -> Placement | None:
     """The best supported new pose of an image that is not placed yet."""
     lost = np.flatnonzero(~placed)
     found = [p for p in (_place_by_points(bundle, placed, int(k)) for k in lost) if p is not None]
@@ -179,7 +125,7 @@ def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placemen
     return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()))
 
 
-def _place_by_pair(bundle: Bundle, placed: np.ndarray, lost: np.ndarray, pairs: PairTracks) -> Placement | None:
+def _place_by_pair(bundle: Bundle, placed: np.ndarray, lost: np.ndarray, pairs: PairAgreement) -> Placement | None:
     """Relative pose to one placed image, with the scale from the depths known there."""
     depth = observed_depths(bundle)  # [K]
     known = bundle.alive & (bundle.alive_per_track(placed) >= 2)[bundle.tracks.track_of_observation]
