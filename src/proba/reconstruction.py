@@ -12,7 +12,7 @@ class Camera:
     """Intrinsics in COLMAP's conventions: model name and parameter order, original pixels."""
 
     model: str
-    """SIMPLE_PINHOLE (f, cx, cy), PINHOLE (fx, fy, cx, cy), SIMPLE_RADIAL (f, cx, cy, k) or RADIAL (f, cx, cy, k1, k2)."""
+    """SIMPLE_PINHOLE (f, cx, cy), PINHOLE (fx, fy, cx, cy), SIMPLE_RADIAL (f, cx, cy, k), RADIAL (..., k1, k2)."""
     width: int
     height: int
     params: np.ndarray  # [P] float64
@@ -49,7 +49,9 @@ class Reconstruction:
     cameras: list[Camera]
     camera_of_image: np.ndarray  # [N] int
     cam_from_world: np.ndarray  # [N, 4, 4] float64, OpenCV axes
-    pose_std: np.ndarray  # [N, 6] float64: rotation (rad, about the camera's axes), then centre (scene units, world axes)
+    pose_std: (
+        np.ndarray
+    )  # [N, 6] float64: rotation (rad, about the camera's axes), then centre (scene units, world axes)
     points: Points
     log_depth: np.ndarray | None = None  # [N, m, m] float32, see proba.solution.Solution
     log_variance: np.ndarray | None = None  # [N, m, m] float32

@@ -16,7 +16,7 @@ def set_threads(count: int | None) -> int:
     count = available if count is None else count
     if count < 1:
         raise InputError(f"--threads must be at least 1, not {count}")
-    count = min(count, numba.config.NUMBA_NUM_THREADS)
+    count = min(count, int(numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     # Beside the kernels the solver has only small tensors, for which torch's threads cost more than they bring.
     torch.set_num_threads(1)
     numba.set_num_threads(count)

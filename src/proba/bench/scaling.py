@@ -30,7 +30,7 @@ def measure(n_images: int) -> dict:
     options = SolverOptions(iterations=ITERATIONS)
     built_mb = peak_rss_mb()
     begin = time.perf_counter()
-    solver = Solver(matches, make_problem(matches, graphs[0], options), options)
+    solver = Solver(make_problem(matches, graphs[0], options), options)
     prepared = time.perf_counter()
     solver.run()
     return {

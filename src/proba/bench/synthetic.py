@@ -62,9 +62,10 @@ def main(json: Path | None, *, scenes, seeds, outliers) -> list[dict]:
 
 def _row(run: dict) -> str:
     return (
-        f"{run['scene']:<9} {run['seed']:>4} {100 * run['outliers']:>3.0f}% {run['fov_deg']:>4.0f} | {run['images']:>5} "
-        f"{run['registered']:>3} | {run['rra@1']:>5.1f} {run['rra@5']:>5.1f}| {run['rta@1']:>5.1f} {run['rta@5']:>5.1f}| "
-        f"{run['auc@1']:>5.1f} | {run['focal_error_pct']:>7.3f} ({run['focal_std_pct']:>6.3f}) | {run['seconds']:>5.1f}"
+        f"{run['scene']:<9} {run['seed']:>4} {100 * run['outliers']:>3.0f}% {run['fov_deg']:>4.0f} | "
+        f"{run['images']:>5} {run['registered']:>3} | {run['rra@1']:>5.1f} {run['rra@5']:>5.1f}| "
+        f"{run['rta@1']:>5.1f} {run['rta@5']:>5.1f}| {run['auc@1']:>5.1f} | "
+        f"{run['focal_error_pct']:>7.3f} ({run['focal_std_pct']:>6.3f}) | {run['seconds']:>5.1f}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 
 import tyro
 
@@ -11,7 +12,7 @@ from proba._version import __version__
 from proba.cli import bench, demo, evaluate, export, solve
 from proba.errors import ProbaError
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "solve": solve.main,
     "eval": evaluate.main,
     "export": export.main,

@@ -41,14 +41,14 @@ def main(
     if json:
         json.parent.mkdir(parents=True, exist_ok=True)
     if what == "kernel":
-        from proba.bench import kernel
+        from proba.bench.kernel import main as bench_kernel
 
-        kernel.main(json)
+        bench_kernel(json)
     elif what == "synthetic":
-        from proba.bench import synthetic
+        from proba.bench.synthetic import main as bench_synthetic
 
-        synthetic.main(json, scenes=scenes, seeds=seeds, outliers=outliers)
+        bench_synthetic(json, scenes=scenes, seeds=seeds, outliers=outliers)
     else:
-        from proba.bench import scaling
+        from proba.bench.scaling import main as bench_scaling
 
-        scaling.main(json, sizes=sizes, threads=count)
+        bench_scaling(json, sizes=sizes, threads=count)

@@ -10,9 +10,10 @@ from proba.reconstruction import Reconstruction
 
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:68rem;padding:0 1rem;color:#1d2430}
-h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;
-text-align:left;vertical-align:top}th{font-weight:600;border-bottom:1px solid #ccd}.warn{background:#fff4d6;padding:.6rem 1rem;
-border-left:4px solid #e0a800;margin:.5rem 0}.good{color:#17803d}.figures{display:flex;flex-wrap:wrap;gap:1rem}
+h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse}
+td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}th{font-weight:600;border-bottom:1px solid #ccd}
+.warn{background:#fff4d6;padding:.6rem 1rem;border-left:4px solid #e0a800;margin:.5rem 0}
+.figures{display:flex;flex-wrap:wrap;gap:1rem}
 figure{margin:0}figcaption{color:#667;font-size:.85rem}svg{background:#fafbfd;border:1px solid #e3e6ee}
 """
 COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
@@ -67,7 +68,7 @@ def html_report(report: dict, reconstructions: list[Reconstruction]) -> str:
         _table(
             ("pair", "matches", "weight"),
             [
-                (f"{e['i']} – {e['j']}", e["matches"], f"{e['weight']:.2f}")
+                (f"{e['i']} - {e['j']}", e["matches"], f"{e['weight']:.2f}")
                 for e in sorted(report["edges"], key=lambda e: e["weight"])[:10]
             ],
         ),
@@ -169,7 +170,7 @@ def _weight_matrix(report: dict) -> str:
             continue
         weight = float(np.clip(edge["weight"], 0, 1))
         colour = f"hsl({120 * weight:.0f},70%,45%)"
-        title = html.escape(f"{edge['i']} – {edge['j']}: {edge['matches']} matches, weight {weight:.2f}")
+        title = html.escape(f"{edge['i']} - {edge['j']}: {edge['matches']} matches, weight {weight:.2f}")
         for a, b in ((index[edge["i"]], index[edge["j"]]), (index[edge["j"]], index[edge["i"]])):
             squares.append(
                 f'<rect x="{a * cell:.1f}" y="{b * cell:.1f}" width="{cell:.1f}" height="{cell:.1f}" fill="{colour}">'

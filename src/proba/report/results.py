@@ -108,8 +108,8 @@ def _warnings(result: SolveResult) -> list[str]:
     if len(result.pieces) > 1:
         sizes = ", ".join(str(len(piece.reconstruction.image_names)) for piece in result.pieces)
         notes.append(
-            f"The images fall into {len(result.pieces)} pieces without matches between them ({sizes} images): each is its own"
-            " reconstruction with its own scale. Add photos that connect them."
+            f"The images fall into {len(result.pieces)} pieces without matches between them ({sizes} images): "
+            "each is its own reconstruction with its own scale. Add photos that connect them."
         )
     if result.interrupted:
         notes.append("The run was interrupted; this is the model at that moment.")

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ def fingerprint(problem: Problem, options: SolverOptions) -> str:
 def save_checkpoint(path: Path, *, worlds: Worlds, header: dict) -> None:
     """The random numbers of an iteration derive from seed and iteration, so there is no generator state to keep."""
     header = header | {"names": worlds.names, "mirror_of": worlds.mirror_of}
-    arrays = {name: tensor.numpy() for name, tensor in worlds.arrays().items()}
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in worlds.arrays().items()}
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
 

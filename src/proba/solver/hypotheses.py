@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from proba.geometry import so3
-from proba.matches import Matches
 from proba.objective import PackedMatches
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
@@ -19,7 +18,7 @@ SAMPLES_PER_EDGE = 256
 MAX_SAMPLES = 400_000
 
 
-def portfolio(matches: Matches, problem: Problem, options: SolverOptions) -> list[World]:
+def portfolio(problem: Problem, options: SolverOptions) -> list[World]:
     """The start of every world; a mirror world follows its primary."""
     fovs = (COLD_FOV_DEG,) if options.hypotheses == "cold" else options.start_fov_deg
     if problem.known_log_tan is not None:
@@ -30,7 +29,7 @@ def portfolio(matches: Matches, problem: Problem, options: SolverOptions) -> lis
         if options.mirror != "off":
             worlds.append(World(name=f"fov{fov:g}-mirror", fov_deg=fov, mirror_of=len(worlds) - 1))
     if options.hypotheses == "portfolio" and options.two_view_world:
-        seeded = two_view_start(matches, problem, options)
+        seeded = two_view_start(problem)
         if seeded is not None:
             worlds.append(seeded)
     return worlds

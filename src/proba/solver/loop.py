@@ -60,11 +60,11 @@ Callback = Callable[[Progress], None]
 class Solver:
     """All hypotheses of one connected view graph."""
 
-    def __init__(self, matches: Matches, problem: Problem, options: SolverOptions):
+    def __init__(self, problem: Problem, options: SolverOptions):
         self.problem, self.options = problem, options
         self.edges = problem.matches.edges.long()
         self.tree = PoseTree(problem.tree, self.edges)
-        self.worlds = start_worlds(problem, portfolio(matches, problem, options), options)
+        self.worlds = start_worlds(problem, portfolio(problem, options), options)
         self.iteration = 0
         self.interrupted = False
         self.history: dict[str, list[tuple[int, float]]] = {name: [] for name in self.worlds.names}
@@ -363,7 +363,7 @@ def solve_graph(
 ) -> Solver:
     """Solve one connected view graph from a cold start; the solver's `solutions()` are the surviving worlds."""
     problem = make_problem(matches, graph, options)
-    solver = Solver(matches, problem, options)
+    solver = Solver(problem, options)
     if resume and checkpoint and checkpoint.exists():
         solver.resume(checkpoint)
     try:

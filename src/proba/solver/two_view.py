@@ -6,8 +6,6 @@ import numpy as np
 import poselib
 import torch
 
-from proba.matches import Matches
-from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
 from proba.solver.worlds import World
 
@@ -17,9 +15,9 @@ MAX_FOCAL_EDGES = 60
 RANSAC = {"max_iterations": 500, "min_iterations": 50, "seed": 0}
 
 
-def two_view_start(matches: Matches, problem: Problem, options: SolverOptions) -> World | None:
+def two_view_start(problem: Problem) -> World | None:
     """None where no edge gives a believable focal length."""
-    log_tan = _log_tan(matches, problem)
+    log_tan = _log_tan(problem)
     if log_tan is None:
         return None
     graph = problem.graph
@@ -28,23 +26,23 @@ def two_view_start(matches: Matches, problem: Problem, options: SolverOptions) -
     for child, parent in enumerate(graph.parent):
         if parent < 0:
             continue
-        relative = _parent_from_child(matches, problem, int(parent), child, log_tan)
+        relative = _parent_from_child(problem, int(parent), child, log_tan)
         if relative is not None:
             poses[child] = torch.from_numpy(relative)
     return World(name="two-view", fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses)
 
 
-def _rays(matches: Matches, problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
+def _rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
     """Matches of two local images in normalised coordinates, [M, 2] each."""
     edge = np.nonzero((problem.graph.edges == (min(a, b), max(a, b))).all(1))[0][0]
     packed = problem.matches
-    window = slice(int(packed.offset[edge]), int(packed.offset[edge] + min(packed.count[edge], MAX_POINTS)))
+    window = slice(int(packed.offset[edge]), int(packed.offset[edge]) + min(int(packed.count[edge]), MAX_POINTS))
     first = np.stack([packed.x_i[window].numpy(), packed.y_i[window].numpy()], 1).astype(np.float64)
     second = np.stack([packed.x_j[window].numpy(), packed.y_j[window].numpy()], 1).astype(np.float64)
     return (first, second) if a < b else (second, first)
 
 
-def _log_tan(matches: Matches, problem: Problem) -> float | None:
+def _log_tan(problem: Problem) -> float | None:
     """Weighted median of six-point focals over the strongest edges (one focal for all: a start value)."""
     if problem.known_log_tan is not None:
         return float(problem.known_log_tan.mean())
@@ -52,7 +50,7 @@ def _log_tan(matches: Matches, problem: Problem) -> float | None:
     values, weights = [], []
     low, high = (np.log(np.tan(np.radians(fov) / 2)) for fov in FOV_DEG_TRUSTED)
     for e in np.argsort(-graph.similarity, kind="stable")[:MAX_FOCAL_EDGES]:
-        x, y = _rays(matches, problem, *map(int, graph.edges[e]))
+        x, y = _rays(problem, *map(int, graph.edges[e]))
         if len(x) < 20:
             continue
         # Unit: half the longest side; two pixels of a 1024 px image.
@@ -73,11 +71,9 @@ def _log_tan(matches: Matches, problem: Problem) -> float | None:
     return float(np.array(values)[order][np.searchsorted(cumulative, cumulative[-1] / 2)])
 
 
-def _parent_from_child(
-    matches: Matches, problem: Problem, parent: int, child: int, log_tan: float
-) -> np.ndarray | None:
+def _parent_from_child(problem: Problem, parent: int, child: int, log_tan: float) -> np.ndarray | None:
     """Relative pose with the baseline scaled so that the median depth is 1, as every map starts there."""
-    x, y = _rays(matches, problem, child, parent)
+    x, y = _rays(problem, child, parent)
     if len(x) < 8:
         return None
     rays_child, rays_parent = x * np.exp(log_tan), y * np.exp(log_tan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -61,12 +62,10 @@ class Worlds:
         """Only these worlds; a mirror world whose primary is gone is on its own."""
         index = torch.tensor(keep)
         where = {old: new for new, old in enumerate(keep)}
-        return Worlds(
-            names=[self.names[k] for k in keep],
-            mirror_of=[None if (p := self.mirror_of[k]) is None else where.get(p) for k in keep],
-            **{name: getattr(self, name)[index].clone() for name in _TENSORS},
-            **{name: getattr(self, name).select(index) for name in _MOMENTS},
-        )
+        kept: dict[str, Any] = {name: getattr(self, name)[index].clone() for name in _TENSORS}
+        kept |= {name: getattr(self, name).select(index) for name in _MOMENTS}
+        mirror_of = [None if (p := self.mirror_of[k]) is None else where.get(p) for k in keep]
+        return Worlds(names=[self.names[k] for k in keep], mirror_of=mirror_of, **kept)
 
     def copy(self) -> Worlds:
         return self.select(list(range(len(self.names))))
@@ -89,15 +88,11 @@ class Worlds:
 
     @classmethod
     def from_arrays(cls, names: list[str], mirror_of: list[int | None], arrays: dict[str, torch.Tensor]) -> Worlds:
-        return cls(
-            names=names,
-            mirror_of=mirror_of,
-            **{name: arrays[name] for name in _TENSORS},
-            **{
-                name: Moments(arrays[f"{name}.first"], arrays[f"{name}.second"], int(arrays[f"{name}.count"]))
-                for name in _MOMENTS
-            },
-        )
+        state: dict[str, Any] = {name: arrays[name] for name in _TENSORS}
+        for name in _MOMENTS:
+            first, second, count = (arrays[f"{name}.{part}"] for part in ("first", "second", "count"))
+            state[name] = Moments(first, second, int(count))
+        return cls(names=names, mirror_of=mirror_of, **state)
 
     def refine_level(self, level: int) -> None:
         """Resample maps and their optimiser state to more cells; a finer cell sees a smaller share of the gradient."""
