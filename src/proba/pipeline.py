@@ -87,8 +87,8 @@ def solve_matches(
 ) -> SolveResult:
     """Reconstruct every connected piece of the view graph from a cold start.
 
-    Ctrl-C ends the first-order solve early and goes on with what it has; again, it skips the refinement. With
-    `checkpoints` (a folder) a killed run can be resumed to the same bits.
+    Ctrl-C ends the first-order solve early and refines what is there. With `checkpoints` (a folder) a run that was
+    interrupted or killed can be resumed to the same bits.
     """
     options = options or SolveOptions()
     watch = observer or Silent()

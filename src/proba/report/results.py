@@ -30,12 +30,13 @@ def prepare_output(folder: Path) -> None:
 
 
 def write_results(folder: Path, matches: Matches, result: SolveResult, options: SolveOptions) -> str:
-    """Write model, cloud and reports; return a summary for the terminal. Checkpoints are no longer needed after it."""
+    """Write model, cloud and reports; return a summary for the terminal. A finished run needs no checkpoints any more."""
     save_reconstruction(result.reconstructions, folder)
     report = report_dict(matches, result, options)
     atomic_write_text(folder / "report.json", json.dumps(_plain(report), indent=1, allow_nan=False))
     atomic_write_text(folder / "report.html", html_report(report, result.reconstructions))
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    if not result.interrupted:
+        shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return _summary(folder, report)
 
 
@@ -112,7 +113,7 @@ def _warnings(result: SolveResult) -> list[str]:
             "each is its own reconstruction with its own scale. Add photos that connect them."
         )
     if result.interrupted:
-        notes.append("The run was interrupted; this is the model at that moment.")
+        notes.append("The run was interrupted; this is the model at that moment. Run it again with --resume to go on.")
     return notes + result.failed
 
 
