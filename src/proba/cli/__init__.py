@@ -9,11 +9,14 @@ from collections.abc import Callable
 import tyro
 
 from proba._version import __version__
-from proba.cli import bench, demo, evaluate, export, solve
+from proba.cli import bench, demo, evaluate, export, import_, match, run, solve
 from proba.errors import ProbaError
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run.main,
+    "match": match.main,
     "solve": solve.main,
+    "import": import_.main,
     "eval": evaluate.main,
     "export": export.main,
     "demo": demo.main,

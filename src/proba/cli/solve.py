@@ -10,11 +10,16 @@ import tyro
 from proba.cli.progress import ProgressBar
 from proba.io.colours import colour_points
 from proba.io.matches_h5 import load_matches
+from proba.matches import Matches
 from proba.pipeline import SolveOptions, solve_matches
 from proba.refine import RefineOptions
 from proba.report import prepare_output, write_results
 from proba.solver import SolverOptions
 from proba.threads import set_threads
+
+Hypotheses = Literal["portfolio", "cold"]
+Share = Literal["camera", "folder", "all", "none"]
+Focal = Literal["free", "init", "fixed"]
 
 
 def main(
@@ -22,9 +27,9 @@ def main(
     /,
     out: Path,
     images: Path | None = None,
-    hypotheses: Literal["portfolio", "cold"] = "portfolio",
-    share: Literal["camera", "folder", "all", "none"] = "camera",
-    focal: Literal["free", "init", "fixed"] = "free",
+    hypotheses: Hypotheses = "portfolio",
+    share: Share = "camera",
+    focal: Focal = "free",
     seed: int = 0,
     threads: int | None = None,
     resume: bool = False,
@@ -51,15 +56,36 @@ def main(
     set_threads(threads)
     data = load_matches(matches, images=images)
     prepare_output(out)
-    options = SolveOptions(
+    solve_to_folder(
+        data, out, images=images, options=solve_options(hypotheses, share, focal, seed), resume=resume, quiet=quiet
+    )
+
+
+def solve_options(hypotheses: Hypotheses, share: Share, focal: Focal, seed: int) -> SolveOptions:
+    """The settings of all stages from those of the command line."""
+    return SolveOptions(
         solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed),
         refine=RefineOptions(focal=focal, seed=seed),
     )
+
+
+def solve_to_folder(
+    data: Matches,
+    out: Path,
+    *,
+    images: Path | None,
+    options: SolveOptions,
+    resume: bool,
+    quiet: bool,
+    seconds_before: dict[str, float] | None = None,
+) -> None:
+    """Solve, colour, write and print the summary. `seconds_before` are stages that came before."""
     with ProgressBar(quiet=quiet) as bar:
         result = solve_matches(data, options, observer=bar, checkpoints=out / "checkpoint", resume=resume)
         bar.stage("writing")
         if images:
             for reconstruction in result.reconstructions:
                 colour_points(reconstruction, images)
+        result.seconds = {**(seconds_before or {}), **result.seconds}
         summary = write_results(out, data, result, options)
     print(summary)

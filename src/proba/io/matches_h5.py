@@ -24,7 +24,7 @@ import numpy as np
 
 from proba.errors import InputError
 from proba.io.atomic import atomic_path
-from proba.matches import ImageInfo, Matches
+from proba.matches import ImageInfo, Matches, PairMatches
 
 META_GROUP = ".proba"
 HALF_PIXEL = np.float32(0.5)  # corner0.5 = center0 + 0.5
@@ -40,10 +40,15 @@ def save_matches(path: str | Path, matches: Matches) -> None:
     with atomic_path(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
         write_images(file, matches.images)
         for (i, j), pair in matches.pairs.items():
-            group = file.create_group(f"{keys[i]}/{keys[j]}")
-            group["keypoints0"] = pair.points_i - HALF_PIXEL  # [M, 2]
-            group["keypoints1"] = pair.points_j - HALF_PIXEL  # [M, 2]
-            group["scores"] = pair.scores  # [M]
+            write_pair(file, matches.images[i].name, matches.images[j].name, pair)
+
+
+def write_pair(file: h5py.File, name_i: str, name_j: str, pair: PairMatches) -> None:
+    """Put the matches of one pair into an open h5 file."""
+    group = file.create_group(f"{h5_name(name_i)}/{h5_name(name_j)}")
+    group["keypoints0"] = pair.points_i - HALF_PIXEL  # [M, 2]
+    group["keypoints1"] = pair.points_j - HALF_PIXEL  # [M, 2]
+    group["scores"] = pair.scores  # [M]
 
 
 def load_matches(path: str | Path, images: str | Path | None = None) -> Matches:

@@ -1,0 +1,134 @@
+"""`proba match`: a folder of photos in, a file of verified matches out."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from tqdm import tqdm
+
+from proba.errors import InputError
+from proba.matching import MatchOptions, MatchSummary, PairOptions, match_folder, matchers
+
+Pairs = Literal["auto", "exhaustive", "shortlist", "sequential"]
+
+
+def main(
+    images: Annotated[Path | None, tyro.conf.Positional] = None,
+    /,
+    out: Path | None = None,
+    matcher: str = "auto",
+    masks: Path | None = None,
+    weights: Path | None = None,
+    pairs: Pairs = "auto",
+    resume: bool = False,
+    jobs: int | None = None,
+    list: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Match a folder of photos pair by pair and verify the matches.
+
+    A run that was interrupted or killed goes on with --resume; so does a folder to which photos were added.
+
+    Args:
+        images: Folder of photos (JPEG, PNG, TIFF, WebP; HEIC with pillow-heif), with subfolders.
+        out: Matches file to write, h5 in hloc's dense layout.
+        matcher: Name of a matcher, see --list. auto: SIFT, and XFeat for photos that SIFT joins only weakly.
+        masks: Folder of masks named like the photos: white counts, black is ignored.
+        weights: The matcher's own weights file, for machines without network.
+        pairs: Which pairs: all of a small set, a shortlist of a large one (auto), or near ones of a video (sequential).
+        resume: Keep the pairs that an earlier run has finished; changed photos or settings are matched again.
+        jobs: Pairs at a time; as many as there are processors by default.
+        list: Show the matchers, and what each needs, and stop.
+        quiet: No progress display.
+    """
+    if list:
+        print(matcher_list())
+        return
+    if images is None or out is None:
+        raise InputError("give a folder of photos and --out FILE, e.g. `proba match photos --out matches.h5`")
+    summary = match_with_progress(MatchRequest(images, out, matcher, masks, weights, pairs, resume, jobs), quiet=quiet)
+    print(describe(summary))
+    print(f"wrote {out}; next: proba solve {out} --images {images} --out DIR")
+
+
+@dataclass(frozen=True)
+class MatchRequest:
+    """The matching part of a command line."""
+
+    images: Path
+    out: Path
+    matcher: str
+    masks: Path | None
+    weights: Path | None
+    pairs: Pairs
+    resume: bool
+    jobs: int | None
+
+
+def match_with_progress(request: MatchRequest, *, quiet: bool) -> MatchSummary:
+    """Match as a command line asks for it."""
+    if request.jobs is not None and request.jobs < 1:
+        raise InputError(f"--jobs must be at least 1, not {request.jobs}")
+    with PairBar(quiet=quiet) as bar:
+        return match_folder(
+            request.images,
+            request.out,
+            MatchOptions(matcher=request.matcher, pairs=PairOptions(mode=request.pairs)),
+            masks=request.masks,
+            weights=request.weights,
+            resume=request.resume,
+            jobs=request.jobs,
+            observer=bar,
+        )
+
+
+def describe(summary: MatchSummary) -> str:
+    """What was found, for the terminal."""
+    text = (
+        f"{summary.photos} images, {summary.pairs_kept} of {summary.pairs_tried} pairs kept, {summary.matches} matches"
+    )
+    if summary.alone:
+        names = ", ".join(summary.alone[:5]) + (" ..." if len(summary.alone) > 5 else "")
+        text += f"\nwarning: {len(summary.alone)} images match no other: {names}"
+    return text
+
+
+def matcher_list() -> str:
+    """All matchers with what they need."""
+    lines = ["auto              SIFT, and XFeat for photos that SIFT joins only weakly (default)"]
+    for name, entry in matchers().items():
+        missing = entry.missing()
+        lines.append(f"{name:<17} {entry.summary}" + (f"\n{'':<17} NOT INSTALLED: {missing}" if missing else ""))
+    return "\n".join(lines)
+
+
+class PairBar:
+    """A progress bar with units per second and time left."""
+
+    def __init__(self, *, quiet: bool = False):
+        self.quiet = quiet
+        self.bar: tqdm | None = None
+
+    def __enter__(self) -> PairBar:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._close()
+
+    def begin(self, what: str, total: int, unit: str) -> None:
+        self._close()
+        if total and not self.quiet:
+            self.bar = tqdm(total=total, desc=what, unit=f" {unit}s", file=sys.stderr)
+
+    def advance(self) -> None:
+        if self.bar is not None:
+            self.bar.update()
+
+    def _close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None

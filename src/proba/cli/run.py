@@ -1,0 +1,72 @@
+"""`proba run`: a folder of photos in, a reconstruction out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from proba.cli.match import MatchRequest, Pairs, describe, match_with_progress
+from proba.cli.solve import Focal, Hypotheses, Share, solve_options, solve_to_folder
+from proba.io.matches_h5 import load_matches
+from proba.report import prepare_output
+from proba.threads import set_threads
+
+
+def main(
+    images: Annotated[Path, tyro.conf.Positional],
+    /,
+    out: Path,
+    matcher: str = "auto",
+    masks: Path | None = None,
+    weights: Path | None = None,
+    pairs: Pairs = "auto",
+    hypotheses: Hypotheses = "portfolio",
+    share: Share = "camera",
+    focal: Focal = "free",
+    seed: int = 0,
+    threads: int | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Reconstruct cameras and points from a folder of photos: match, solve, refine, write.
+
+    Writes OUT/matches.h5 and all that `proba solve` writes: OUT/sparse/0 (COLMAP format), OUT/points.ply,
+    OUT/report.json and OUT/report.html.
+
+    Args:
+        images: Folder of photos (JPEG, PNG, TIFF, WebP; HEIC with pillow-heif), with subfolders.
+        out: Folder for the results; made if it does not exist.
+        matcher: Name of a matcher, see `proba match --list`. auto: SIFT, and XFeat where SIFT finds little.
+        masks: Folder of masks named like the photos: white counts, black is ignored.
+        weights: The matcher's own weights file, for machines without network.
+        pairs: Which pairs: all of a small set, a shortlist of a large one (auto), or near ones of a video (sequential).
+        hypotheses: portfolio: several start fields of view, their mirror worlds, and one from two-view geometry. cold:
+            the paper's strict regime, 45 degrees and its mirror.
+        share: Images that share intrinsics: of one camera (equal size and EXIF camera), one folder, all, or none.
+        focal: Focal lengths from EXIF are ignored (free), used as a start (init), or held (fixed).
+        seed: Same seed and threads: same result, bit for bit.
+        threads: Processor threads; all by default.
+        resume: Continue a run that was interrupted or killed.
+        quiet: No progress display.
+    """
+    count = set_threads(threads)
+    file = out / "matches.h5"
+    if not any(out.glob("matches.h5*")):
+        prepare_output(out)
+    begin = time.perf_counter()
+    request = MatchRequest(images, file, matcher, masks, weights, pairs, resume, count)
+    summary = match_with_progress(request, quiet=quiet)
+    seconds = {"match": time.perf_counter() - begin}
+    print(describe(summary))
+    solve_to_folder(
+        load_matches(file),
+        out,
+        images=images,
+        options=solve_options(hypotheses, share, focal, seed),
+        resume=resume,
+        quiet=quiet,
+        seconds_before=seconds,
+    )

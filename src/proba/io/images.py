@@ -1,0 +1,274 @@
+"""A folder of photos: which files are usable, what EXIF tells of their camera, and their pixels, one at a time.
+
+Coordinates are those of the photo as it is shown, that is after its EXIF orientation was applied. A mask is white
+where the photo counts and black where it is ignored; a transparent pixel is ignored as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import warnings
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+
+from proba.errors import InputError
+from proba.matches import ImageInfo
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm"}
+HEIC_SUFFIXES = {".heic", ".heif"}
+MIN_SIDE_PX = 32  # smaller photos cannot hold enough features to be posed
+FILM_DIAGONAL_MM = math.hypot(36, 24)  # what "35 mm equivalent" refers to
+INCHES_PER_UNIT = {2: 1.0, 3: 1 / 2.54, 4: 1 / 25.4}  # EXIF FocalPlaneResolutionUnit
+UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Photo:
+    """One usable photo of a folder; its pixels stay on disk."""
+
+    info: ImageInfo
+    path: Path
+    digest: str
+    """Hash of the content of the photo and of its mask, which tells stale matches from fresh ones."""
+    mask_path: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels:
+    """A photo in memory, perhaps reduced."""
+
+    rgb: np.ndarray  # [h, w, 3] uint8
+    mask: np.ndarray | None  # [h, w] bool, True where the photo counts
+    width: int
+    """Of the original photo, pixels."""
+    height: int
+    """Of the original photo, pixels."""
+
+    @property
+    def scale(self) -> np.ndarray:  # [2] float32
+        """Original pixels for each pixel here, along x and y."""
+        return np.array([self.width / self.rgb.shape[1], self.height / self.rgb.shape[0]], np.float32)
+
+    @property
+    def grey(self) -> np.ndarray:  # [h, w] uint8
+        """Luminance (ITU-R 601)."""
+        return np.asarray(Image.fromarray(self.rgb).convert("L"))
+
+    def to_original(self, points: np.ndarray) -> np.ndarray:  # [K, 2] float32
+        """From pixels here with integer centres (`center0`) to original pixels, first centre at (0.5, 0.5)."""
+        return (np.asarray(points, np.float32) + np.float32(0.5)) * self.scale
+
+    def visible(self, points: np.ndarray) -> np.ndarray:  # [K] bool
+        """Which points, in original pixels, lie inside the photo and on the white of its mask."""
+        column, row = np.floor(points / self.scale).astype(int).T  # the pixel that covers a corner0.5 coordinate
+        height, width = self.rgb.shape[:2]
+        inside = (column >= 0) & (row >= 0) & (column < width) & (row < height)
+        if self.mask is None:
+            return inside
+        return inside & self.mask[row.clip(0, height - 1), column.clip(0, width - 1)]
+
+
+def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: int = 1) -> list[Photo]:
+    """All usable photos below a folder, sorted by name. Files that are left out are named in a warning."""
+    folder = Path(folder)
+    paths = _image_files(folder)
+    mask_of = _masks(Path(masks)) if masks else {}
+    photos: list[Photo] = []
+    first_of: dict[str, str] = {}
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        for path, result in zip(paths, pool.map(lambda p: _inspect(p, folder, mask_of), paths), strict=True):
+            name = path.relative_to(folder).as_posix()
+            if isinstance(result, str):
+                warnings.warn(f"left out {name}: {result}", stacklevel=2)
+            elif result.digest in first_of:
+                warnings.warn(f"left out {name}: it is a copy of {first_of[result.digest]}", stacklevel=2)
+            else:
+                first_of[result.digest] = name
+                photos.append(result)
+    if len(photos) < 2:
+        raise InputError(
+            f"{folder} has {len(photos)} usable image{'s' * (len(photos) != 1)}; at least two are needed. "
+            "Give a folder of photos that show the same scene from different places."
+        )
+    if masks:
+        _warn_unmasked(photos, Path(masks))
+    return photos
+
+
+def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
+    """Read a photo, and its mask, reduced so that its longest side has at most `max_side_px`."""
+    try:
+        rgb, alpha = _decode(photo.path)
+        mask = None if alpha is None else alpha > 127
+        if photo.mask_path:
+            white = _read_mask(photo.mask_path, (rgb.shape[1], rgb.shape[0]))
+            mask = white if mask is None else mask & white
+    except UNREADABLE as error:
+        raise InputError(f"{photo.path} cannot be read any more ({error}). Was it changed during the run?") from error
+    height, width = rgb.shape[:2]
+    factor = 1.0 if max_side_px is None else min(1.0, max_side_px / max(width, height))
+    if factor < 1:
+        size = (max(1, round(width * factor)), max(1, round(height * factor)))
+        rgb = np.asarray(Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0))
+        if mask is not None:
+            mask = np.asarray(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST))
+    return Pixels(rgb=rgb, mask=mask, width=width, height=height)
+
+
+def _image_files(folder: Path) -> list[Path]:
+    if folder.is_file():
+        raise InputError(f"{folder} is a file. Give the folder that holds the photos.")
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}. Check the path.")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise InputError(f"The folder {folder} may not be read. Change its permissions.")
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not _hidden(path, folder)]
+    heic = [path for path in files if path.suffix.lower() in HEIC_SUFFIXES]
+    suffixes = SUFFIXES
+    if heic and _open_heic():
+        suffixes = SUFFIXES | HEIC_SUFFIXES
+    elif heic:
+        warnings.warn(f"left out {len(heic)} HEIC images: `pip install pillow-heif` to read them", stacklevel=3)
+    images = [path for path in files if path.suffix.lower() in suffixes]
+    if not images:
+        found = f"none of its {len(files)} files is an image" if files else "it is empty"
+        raise InputError(f"{folder} holds no images ({found}). Give a folder of JPEG, PNG, TIFF or WebP files.")
+    return images
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _open_heic() -> bool:
+    try:
+        import pillow_heif
+    except ImportError:
+        return False
+    pillow_heif.register_heif_opener()
+    return True
+
+
+def _masks(folder: Path) -> dict[str, Path]:
+    """Mask files by the name of the photo they belong to: the same name, or with a further or another suffix."""
+    if not folder.is_dir():
+        raise InputError(f"There is no masks folder {folder}. Check the path.")
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in SUFFIXES:
+            name = path.relative_to(folder)
+            found[name.as_posix()] = path
+            found.setdefault(name.with_suffix("").as_posix(), path)
+    return found
+
+
+def _warn_unmasked(photos: Iterable[Photo], masks: Path) -> None:
+    bare = [photo.info.name for photo in photos if photo.mask_path is None]
+    if bare:
+        warnings.warn(
+            f"{len(bare)} images have no mask in {masks}, e.g. {bare[0]}; all of each counts. "
+            "Name a mask like its image, e.g. a.jpg.png, a.png or a.jpg.",
+            stacklevel=3,
+        )
+
+
+def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
+    """The photo, or why it is left out."""
+    name = path.relative_to(folder)
+    try:
+        content = path.read_bytes()
+        if not content:
+            return "the file is empty"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's own remarks on odd EXIF tags and large images
+            rgb, _ = _decode(path)  # whole, because a truncated file has a good header
+            with Image.open(path) as image:
+                exif = image.getexif()
+                camera_key, focal_px = _camera_from_exif(exif, rgb.shape[1], rgb.shape[0], image.size)
+    except UNREADABLE as error:
+        return f"cannot be read as an image ({' '.join(str(error).split()) or type(error).__name__})"
+    height, width = rgb.shape[:2]
+    if min(width, height) < MIN_SIDE_PX:
+        return f"it has only {width} x {height} pixels"
+    mask_path = mask_of.get(name.as_posix()) or mask_of.get(name.with_suffix("").as_posix())
+    digest = hashlib.sha256(content)
+    if mask_path:
+        digest.update(mask_path.read_bytes())
+    info = ImageInfo(name=name.as_posix(), width=width, height=height, camera_key=camera_key, focal_px=focal_px)
+    return Photo(info=info, path=path, digest=digest.hexdigest()[:32], mask_path=mask_path)
+
+
+def _decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """RGB [h, w, 3] uint8, and alpha [h, w] uint8 where there is one, as shown (EXIF orientation applied)."""
+    try:
+        with Image.open(path) as file:
+            image = ImageOps.exif_transpose(file)
+            if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+                return np.asarray(Image.fromarray(_to_8_bit(np.asarray(image))).convert("RGB")), None
+            if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+                rgba = np.asarray(image.convert("RGBA"))
+                return np.ascontiguousarray(rgba[..., :3]), None if (rgba[..., 3] == 255).all() else rgba[..., 3]
+            return np.asarray(image.convert("RGB")), None
+    except UnidentifiedImageError:
+        return _decode_deep_colour(path), None
+
+
+def _to_8_bit(values: np.ndarray) -> np.ndarray:  # [h, w] uint8
+    """Deep grey values on 8 bits: 16-bit files by their range, others by their largest value."""
+    values = np.nan_to_num(values.astype(np.float64))
+    top = 65535.0 if 255 < values.max(initial=0) <= 65535 else max(255.0, values.max(initial=0))
+    return (values.clip(0) * (255.0 / top)).round().astype(np.uint8)
+
+
+def _decode_deep_colour(path: Path) -> np.ndarray:
+    """Pillow has no RGB with 16 bits a channel, as some TIFF files have it."""
+    import cv2
+
+    image = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
+    if image is None:
+        raise UnidentifiedImageError("unknown or damaged format")
+    return np.ascontiguousarray(image[..., ::-1])
+
+
+def _read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:  # [h, w] bool
+    with Image.open(path) as file:
+        image = ImageOps.exif_transpose(file).convert("L")
+    if image.size != size:
+        image = image.resize(size, Image.Resampling.NEAREST)
+    return np.asarray(image) > 127
+
+
+def _camera_from_exif(
+    exif: Image.Exif, width: int, height: int, stored_size: tuple[int, int]
+) -> tuple[str, float | None]:
+    """Which camera and zoom took the photo (empty: not told), and its focal length in pixels of the photo."""
+    details = exif.get_ifd(ExifTags.IFD.Exif)
+    make, model = (str(exif.get(tag, "")).strip("\0 ") for tag in (ExifTags.Base.Make, ExifTags.Base.Model))
+    film_mm = _positive(details.get(ExifTags.Base.FocalLengthIn35mmFilm))
+    lens_mm = _positive(details.get(ExifTags.Base.FocalLength))
+    zoom = f"{film_mm:g} mm (35 mm film)" if film_mm else f"{lens_mm:g} mm" if lens_mm else ""
+    key = " ".join(part for part in (make, model, zoom) if part) if make or model else ""
+    if film_mm:
+        return key, film_mm / FILM_DIAGONAL_MM * math.hypot(width, height)
+    per_unit = _positive(details.get(ExifTags.Base.FocalPlaneXResolution))
+    inches = INCHES_PER_UNIT.get(details.get(ExifTags.Base.FocalPlaneResolutionUnit, 2))
+    if lens_mm and per_unit and inches:
+        taken_width = _positive(details.get(ExifTags.Base.ExifImageWidth)) or stored_size[0]
+        return key, lens_mm / 25.4 * per_unit / inches * stored_size[0] / taken_width
+    return key, None
+
+
+def _positive(value: object) -> float | None:
+    """A finite positive number, or None: EXIF has zeros, 0/0 and text where it should have numbers."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+    return number if math.isfinite(number) and number > 0 else None

@@ -1,0 +1,23 @@
+"""From photos to verified pairwise matches. `register` adds a matcher of your own."""
+
+from proba.matching.builtin import register_builtin
+from proba.matching.folder import MatchOptions, MatchSummary, match_folder
+from proba.matching.matcher import Features, Matcher, MatcherEntry, make_matcher, matchers, register
+from proba.matching.pairs import PairOptions
+from proba.matching.verify import VerifyOptions
+
+register_builtin()
+
+__all__ = [
+    "Features",
+    "MatchOptions",
+    "MatchSummary",
+    "Matcher",
+    "MatcherEntry",
+    "PairOptions",
+    "VerifyOptions",
+    "make_matcher",
+    "match_folder",
+    "matchers",
+    "register",
+]

@@ -1,0 +1,219 @@
+"""From a folder of photos to a file of verified matches, resumable at any moment."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from proba.errors import GeometryError
+from proba.io.images import Photo, find_photos
+from proba.matching.features import FeatureCache
+from proba.matching.matcher import Matcher, make_matcher
+from proba.matching.pairs import Pair, PairOptions, choose_pairs, chooses_by_looks, signature, unit_sample, vocabulary
+from proba.matching.store import MatchStore, Record, settings_key
+from proba.matching.verify import VerifyOptions, verify
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+SAMPLE_OF_IMAGE = 300  # descriptors of an image that the visual vocabulary is made from
+AUTO = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchOptions:
+    """Settings of the matching stage."""
+
+    matcher: str = AUTO
+    """Name of a matcher; auto: SIFT, and semi-dense XFeat as well for photos that SIFT joins only weakly."""
+    weak_below: int = 100
+    """auto: a photo is weak if fewer than `strong_pairs` of its pairs have so many verified matches."""
+    strong_pairs: int = 3
+    """auto: see `weak_below`."""
+    verify: VerifyOptions = field(default_factory=VerifyOptions)
+    pairs: PairOptions = field(default_factory=PairOptions)
+    memory_mb: int = 1024
+    """Features held in memory; the others wait on disk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchSummary:
+    """What a run has found."""
+
+    photos: int
+    pairs_tried: int
+    pairs_kept: int
+    matches: int
+    alone: list[str]
+    """Photos that match no other."""
+
+
+class Observer(Protocol):
+    """Who wants to see how far it is."""
+
+    def begin(self, what: str, total: int, unit: str) -> None:
+        """A step of `total` units begins."""
+
+    def advance(self) -> None:
+        """One unit is done."""
+
+
+class Silent:
+    """The observer that does not look."""
+
+    def begin(self, what: str, total: int, unit: str) -> None: ...
+    def advance(self) -> None: ...
+
+
+def match_folder(
+    folder: Path,
+    out: Path,
+    options: MatchOptions | None = None,
+    *,
+    masks: Path | None = None,
+    weights: Path | None = None,
+    resume: bool = False,
+    jobs: int | None = None,
+    observer: Observer | None = None,
+) -> MatchSummary:
+    """Match the photos of a folder and write the matches file `out`. With `resume`, pairs already there are kept."""
+    options = options or MatchOptions()
+    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    torch.set_num_threads(1)  # several pairs at a time make better use of the cores than several threads for a pair
+    names = ["sift", "xfeat"] if options.matcher == AUTO else [options.matcher]
+    first = make_matcher(names[0], weights)
+    photos = find_photos(folder, masks=masks, jobs=jobs)
+    with MatchStore(out, photos, resume=resume) as store, ThreadPoolExecutor(jobs) as pool:
+        run = _Run(photos, store, options, pool, jobs, observer or Silent())
+        pairs = run.choose(first)
+        run.match(first, pairs)
+        weak = run.weak_photos() if options.matcher == AUTO else set()
+        if weak:
+            again = [pair for pair in pairs if weak & set(pair)]
+            run.match(make_matcher(names[1], None), again)
+        summary = run.summary(len(pairs))
+        if not summary.pairs_kept:
+            raise GeometryError(
+                f"no two of the {len(photos)} images in {folder} have matches that agree; "
+                "check that they show the same scene, overlap, and are sharp"
+            )
+        store.finish(list(run.descriptions), run.descriptions)
+    run.clear()
+    return summary
+
+
+class _Run:
+    """One matching run: photos, store, and the caches that go with it."""
+
+    def __init__(
+        self,
+        photos: list[Photo],
+        store: MatchStore,
+        options: MatchOptions,
+        pool: ThreadPoolExecutor,
+        jobs: int,
+        observer: Observer,
+    ):
+        self.photos, self.store, self.options = photos, store, options
+        self.pool, self.jobs, self.observer = pool, jobs, observer
+        self.descriptions: dict[str, dict] = {}
+        self.counts = np.zeros((len(photos), len(photos)), np.int64)  # [N, N] verified matches, i < j
+        self.features_folder = store.path.with_name(store.path.name + ".features")
+        self.caches: dict[str, FeatureCache] = {}
+
+    def choose(self, matcher: Matcher) -> list[Pair]:
+        """The pairs to match; large sets are shortlisted by the matcher's own features."""
+        if not chooses_by_looks(len(self.photos), self.options.pairs) or not matcher.keep_features:
+            return choose_pairs(len(self.photos), self.options.pairs)
+        cache, options = self._cache(matcher), self.options.pairs
+        self.observer.begin("features", len(self.photos), "image")
+        random = np.random.default_rng(options.seed)
+        samples = []
+        for features in self._parallel(cache.get, self.photos):
+            samples.append(unit_sample(features["descriptors"], SAMPLE_OF_IMAGE, random))
+            self.observer.advance()
+        centres = vocabulary(np.concatenate(samples), options.words, seed=options.seed)
+        self.observer.begin("looks", len(self.photos), "image")
+        signatures = []
+        for photo in self.photos:
+            descriptors = unit_sample(cache.get(photo)["descriptors"], 1 << 30, random)
+            signatures.append(signature(descriptors, centres))
+            self.observer.advance()
+        return choose_pairs(len(self.photos), options, np.stack(signatures))
+
+    def match(self, matcher: Matcher, pairs: list[Pair]) -> None:
+        """Match and verify pairs, and store each as soon as it is done."""
+        cache = self._cache(matcher)
+        todo = []
+        for i, j in pairs:
+            if self.store.has(self.photos[i], self.photos[j], cache.key):
+                record = self.store.read(self.photos[i], self.photos[j], cache.key)
+                self.counts[i, j] += len(record.matches.scores)
+            else:
+                todo.append((i, j))
+        if matcher.keep_features and todo:
+            needed = [self.photos[k] for k in sorted({k for pair in todo for k in pair})]
+            self.observer.begin("features", len(needed), "image")
+            for _ in self._parallel(cache.get, needed):
+                self.observer.advance()
+        self.observer.begin("matching", len(todo), "pair")
+        work: Callable[[Pair], Record] = lambda pair: self._match_pair(matcher, cache, pair)
+        for (i, j), record in zip(todo, self._parallel(work, todo), strict=True):
+            self.store.append(record)
+            self.counts[i, j] += len(record.matches.scores)
+            self.observer.advance()
+
+    def weak_photos(self) -> set[int]:
+        """Photos with too few well supported pairs to be placed safely."""
+        strong = (self.counts + self.counts.T >= self.options.weak_below).sum(axis=1)  # [N]
+        wanted = min(self.options.strong_pairs, len(self.photos) - 1)
+        return {int(k) for k in np.flatnonzero(strong < wanted)}
+
+    def summary(self, pairs_tried: int) -> MatchSummary:
+        joined = (self.counts + self.counts.T).any(axis=1)  # [N]
+        return MatchSummary(
+            photos=len(self.photos),
+            pairs_tried=pairs_tried,
+            pairs_kept=int((self.counts > 0).sum()),
+            matches=int(self.counts.sum()),
+            alone=[self.photos[k].info.name for k in np.flatnonzero(~joined)],
+        )
+
+    def clear(self) -> None:
+        for cache in self.caches.values():
+            cache.clear()
+
+    def _match_pair(self, matcher: Matcher, cache: FeatureCache, pair: Pair) -> Record:
+        one, other = (self.photos[k] for k in pair)
+        raw = matcher.match(cache.get(one), cache.get(other))
+        result = verify(raw, one.info, other.info, self.options.verify)
+        return Record(one.digest, other.digest, cache.key, result.kind, result.matches)
+
+    def _cache(self, matcher: Matcher) -> FeatureCache:
+        description = {**matcher.settings(), "verify": asdict(self.options.verify)}
+        key = settings_key(description)
+        if key not in self.caches:
+            self.descriptions[key] = description
+            self.caches[key] = FeatureCache(matcher, self.features_folder, key, memory_mb=self.options.memory_mb)
+        return self.caches[key]
+
+    def _parallel(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Results in order, with only a few under way, so that memory stays bounded and Ctrl-C takes effect soon."""
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                waiting.append(self.pool.submit(work, item))
+                if len(waiting) > 2 * self.jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,101 @@
+"""SIFT: no weights, sub-pixel keypoints that repeat from pair to pair."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from proba.io.images import Pixels
+from proba.matches import PairMatches
+from proba.matching.matcher import Features
+from proba.matching.nearest import mutual_nearest, passes_ratio
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiftOptions:
+    """Settings of SIFT."""
+
+    max_side_px: int = 1600
+    """Larger photos are reduced; positions stay sub-pixel and descriptors lose their noisiest octave."""
+    features: int = 8000
+    """At most this many in an image, strongest first."""
+    contrast_threshold: float = 0.01
+    """A quarter of OpenCV's default: plain walls keep some features."""
+    ratio: float = 0.85
+    """The nearest descriptor must be this much nearer than the second; verification removes what slips through."""
+
+
+class Sift:
+    """OpenCV's detector, or COLMAP's where OpenCV is absent; root-SIFT descriptors; mutual nearest neighbours."""
+
+    keep_features = True
+
+    def __init__(self, options: SiftOptions | None = None):
+        self.options = options or SiftOptions()
+        self.max_side_px = self.options.max_side_px
+        try:
+            import cv2  # noqa: F401
+
+            self.detector = "opencv"
+        except ImportError:
+            self.detector = "pycolmap"
+
+    def settings(self) -> dict[str, Any]:
+        return {"matcher": "sift", "detector": self.detector, **asdict(self.options)}
+
+    def extract(self, pixels: Pixels) -> Features:
+        detect = _detect_opencv if self.detector == "opencv" else _detect_pycolmap
+        points, descriptors = detect(pixels.grey, self.options)  # [K, 2] center0, [K, 128]
+        points = pixels.to_original(points)
+        seen = pixels.visible(points)  # [K]
+        return {"points": points[seen], "descriptors": _root(descriptors[seen])}
+
+    def match(self, one: Features, other: Features) -> PairMatches:
+        near = mutual_nearest(_unit(one["descriptors"]), _unit(other["descriptors"]))
+        keep = passes_ratio(near.best, near.second, self.options.ratio)
+        points_i = one["points"][near.rows[keep]]  # [M, 2]
+        points_j = other["points"][near.columns[keep]]  # [M, 2]
+        # A keypoint with two orientations has two descriptors, and may be matched by both.
+        _, first = np.unique(np.hstack([points_i, points_j]), axis=0, return_index=True)
+        return PairMatches(points_i[first], points_j[first], near.best[keep][first])
+
+
+def _detect_opencv(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, np.ndarray]:
+    import cv2
+
+    # Without precise upscaling every keypoint is a quarter of a pixel too far right and down.
+    sift = cv2.SIFT_create(  # type: ignore[attr-defined]
+        nfeatures=options.features, contrastThreshold=options.contrast_threshold, enable_precise_upscale=True
+    )
+    keypoints, descriptors = sift.detectAndCompute(grey, None)
+    if descriptors is None:
+        return np.zeros((0, 2), np.float32), np.zeros((0, 128), np.float32)
+    # OpenCV counts from the centre of the first pixel.
+    places = cv2.KeyPoint_convert(keypoints)  # type: ignore[attr-defined]
+    return places[: options.features], descriptors[: options.features]
+
+
+def _detect_pycolmap(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, np.ndarray]:
+    import pycolmap
+
+    sift = pycolmap.SiftExtractionOptions()
+    sift.max_num_features = options.features
+    sift.peak_threshold = options.contrast_threshold / sift.octave_resolution
+    extraction = pycolmap.FeatureExtractionOptions()
+    extraction.sift, extraction.use_gpu = sift, False
+    keypoints, descriptors = pycolmap.Sift(options=extraction, device=pycolmap.Device.cpu).extract(grey)
+    points = np.asarray(keypoints, np.float32)[:, :2] - np.float32(0.5)  # COLMAP has the first centre at (0.5, 0.5)
+    return points, np.asarray(descriptors, np.float32)
+
+
+def _root(descriptors: np.ndarray) -> np.ndarray:  # [K, 128] uint8
+    """Root-SIFT (Hellinger kernel), on 8 bits so that a thousand images fit on a disk."""
+    share = descriptors / (descriptors.sum(axis=1, keepdims=True) + 1e-9)
+    return (np.sqrt(share) * 512).round().clip(0, 255).astype(np.uint8)
+
+
+def _unit(descriptors: np.ndarray) -> np.ndarray:  # [K, 128] float32
+    values = descriptors.astype(np.float32)
+    return values / (np.linalg.norm(values, axis=1, keepdims=True) + 1e-9)

@@ -1,0 +1,195 @@
+"""Matches of a run on disk: an append-only journal while the run goes on, one h5 file when it is done.
+
+An h5 file that is open for writing when its process is killed is often lost as a whole. So each finished pair is
+appended to `FILE.partial` as one record with a checksum; a kill can only cut off the last record, which is then matched
+again. At the end the records become `FILE` in hloc's layout, whole or not at all. Both remember the content of the
+photos and the settings behind every pair, so that stale matches are never reused, and the pairs without matches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import h5py
+import numpy as np
+
+from proba.errors import InputError
+from proba.io.atomic import atomic_path
+from proba.io.images import Photo
+from proba.io.matches_h5 import HALF_PIXEL, META_GROUP, h5_name, write_images, write_pair
+from proba.matches import PairMatches
+from proba.matching.matcher import empty_matches
+
+_HEADER = struct.Struct("<II")  # length of the head, checksum of head and body
+_DATASET = "matching"  # in the h5 file's own group: what its pairs were made from
+
+
+class Record(NamedTuple):
+    """One matched pair."""
+
+    one: str  # digest of the first photo
+    other: str  # digest of the second photo
+    settings: str  # key of the settings
+    kind: str  # general, planar or none
+    matches: PairMatches
+
+
+def settings_key(settings: dict) -> str:
+    """A short name for a set of settings."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class MatchStore:
+    """The matches of a set of photos, growing pair by pair."""
+
+    def __init__(self, path: Path, photos: list[Photo], *, resume: bool = False):
+        _refuse_clash(photos)
+        self.path = path
+        self.partial = path.with_name(path.name + ".partial")
+        self.photos = photos
+        self._index = {photo.digest: k for k, photo in enumerate(photos)}
+        self._place: dict[tuple[str, str, str], int] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        finished = list(_records_of_h5(path)) if resume and path.exists() else []
+        if not resume:
+            self.partial.unlink(missing_ok=True)
+        self._file: BinaryIO = open(self.partial, "a+b")  # noqa: SIM115 - held open for the whole run
+        self._read_back()
+        for record in finished:
+            if (record.one, record.other, record.settings) not in self._place:
+                self.append(record)
+
+    def __enter__(self) -> MatchStore:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._file.close()
+
+    def has(self, one: Photo, other: Photo, settings: str) -> bool:
+        """Whether this pair was already matched with these settings."""
+        return (one.digest, other.digest, settings) in self._place
+
+    def append(self, record: Record) -> None:
+        """Add a finished pair; it is on disk when this returns."""
+        points = np.hstack([record.matches.points_i, record.matches.points_j, record.matches.scores[:, None]])  # [M, 5]
+        head = json.dumps([record.one, record.other, record.settings, record.kind, len(points)]).encode()
+        body = points.astype("<f4").tobytes()
+        self._file.seek(0, 2)
+        place = self._file.tell()
+        self._file.write(_HEADER.pack(len(head), zlib.crc32(head + body)) + head + body)
+        self._file.flush()
+        self._place[record.one, record.other, record.settings] = place
+
+    def read(self, one: Photo, other: Photo, settings: str) -> Record:
+        """A pair that was matched before."""
+        self._file.seek(self._place[one.digest, other.digest, settings])
+        record = _read_record(self._file)
+        assert record is not None  # it was written or checked by this very object
+        return record
+
+    def finish(self, settings: list[str], description: dict) -> int:
+        """Write the h5 file from all pairs made with these settings; returns how many have matches."""
+        pairs: dict[tuple[int, int], list[Record]] = {}
+        for one, other, key in self._place:
+            i, j = self._index.get(one, -1), self._index.get(other, -1)
+            if key in settings and 0 <= i < j:
+                pairs.setdefault((i, j), []).append(self.read(self.photos[i], self.photos[j], key))
+        kept = 0
+        with atomic_path(self.path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+            write_images(file, [photo.info for photo in self.photos])
+            for (i, j), records in sorted(pairs.items()):
+                matches = join_matches([record.matches for record in records])
+                if len(matches.points_i):
+                    kept += 1
+                    write_pair(file, self.photos[i].info.name, self.photos[j].info.name, matches)
+            file[META_GROUP][_DATASET] = json.dumps(
+                {
+                    "digests": {h5_name(photo.info.name): photo.digest for photo in self.photos},
+                    "settings": description,
+                    "pairs": [
+                        [i, j, [[r.settings, r.kind, len(r.matches.scores)] for r in records]]
+                        for (i, j), records in sorted(pairs.items())
+                    ],
+                }
+            )
+        self._file.close()
+        self.partial.unlink(missing_ok=True)
+        return kept
+
+    def _read_back(self) -> None:
+        """Find the pairs of an earlier run; what follows the first damaged record is cut off."""
+        self._file.seek(0)
+        while True:
+            place = self._file.tell()
+            record = _read_record(self._file)
+            if record is None:
+                break
+            self._place[record.one, record.other, record.settings] = place
+        self._file.truncate(place)
+
+
+def join_matches(parts: list[PairMatches]) -> PairMatches:
+    """Matches of one pair from several matchers, one after the other."""
+    return PairMatches(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else empty_matches()
+
+
+def _read_record(file: BinaryIO) -> Record | None:
+    """The record at the file's position, None at the end or if it is cut off or damaged."""
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    length, checksum = _HEADER.unpack(header)
+    head = file.read(length)
+    try:
+        one, other, settings, kind, count = json.loads(head)
+        body = file.read(count * 20)
+    except (ValueError, TypeError):
+        return None
+    if len(body) < count * 20 or zlib.crc32(head + body) != checksum:
+        return None
+    points = np.frombuffer(body, "<f4").reshape(count, 5)  # [M, 5]
+    return Record(one, other, settings, kind, PairMatches(points[:, :2], points[:, 2:4], points[:, 4]))
+
+
+def _records_of_h5(path: Path) -> Iterator[Record]:
+    """The pairs of a finished file with what they were made from; nothing if it does not say."""
+    try:
+        with h5py.File(path, "r") as file:
+            if META_GROUP not in file or _DATASET not in file[META_GROUP]:
+                return
+            origin = json.loads(file[META_GROUP][_DATASET][()])
+            names = list(origin["digests"])
+            for i, j, parts in origin["pairs"]:
+                matches = _read_group(file, names[i], names[j])
+                start = 0
+                for settings, kind, count in parts:
+                    part = PairMatches(*(column[start : start + count] for column in matches))
+                    start += count
+                    yield Record(origin["digests"][names[i]], origin["digests"][names[j]], settings, kind, part)
+    except (OSError, KeyError, ValueError, IndexError) as error:
+        raise InputError(f"{path} is damaged or half-written ({error}). Delete it and match again.") from error
+
+
+def _read_group(file: h5py.File, name0: str, name1: str) -> PairMatches:
+    if name0 not in file or name1 not in file[name0]:
+        return empty_matches()
+    group = file[name0][name1]
+    return PairMatches(
+        group["keypoints0"][:] + HALF_PIXEL, group["keypoints1"][:] + HALF_PIXEL, np.asarray(group["scores"])
+    )
+
+
+def _refuse_clash(photos: list[Photo]) -> None:
+    keys: dict[str, str] = {}
+    for photo in photos:
+        other = keys.setdefault(h5_name(photo.info.name), photo.info.name)
+        if other != photo.info.name:
+            raise InputError(
+                f"The images {other} and {photo.info.name} have one name once '/' becomes '-'. Rename one of them."
+            )

@@ -1,0 +1,105 @@
+"""Geometric verification: which matches of a pair agree on one epipolar geometry, and whether that can be chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import poselib
+
+from proba.matches import ImageInfo, PairMatches
+
+SAMPLE = 7  # matches that determine a fundamental matrix
+REFERENCE_SIDE_PX = 1024
+Kind = Literal["general", "planar", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """When a pair is kept."""
+
+    epipolar_px: float = 1.5
+    """Largest distance from the epipolar line, in an image whose longest side has 1024 pixels; grows with the image."""
+    min_inliers: int = 15
+    """Fewer matches carry no relative pose worth having."""
+    min_share: float = 0.2
+    """Of all matches of the pair, so many must agree (castle_p19 keeps 9 false pairs then, not 22)."""
+    max_log10_chance: float = -6.0
+    """Logarithm of the number of fundamental matrices as well supported that random matches would give."""
+    planar_share: float = 0.85
+    """A pair is flagged as planar (or turned in place) if one homography explains this share of its inliers."""
+    iterations: int = 10000
+    """Most samples that are drawn."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A pair after verification."""
+
+    matches: PairMatches
+    """The matches that agree; empty if the pair is refused."""
+    kind: Kind
+    """planar: one plane, or a camera that only turned, explains it; its baseline is not to be trusted alone."""
+    log10_chance: float
+    """How surprising the agreement is; lower is better."""
+
+
+def verify(pair: PairMatches, one: ImageInfo, other: ImageInfo, options: VerifyOptions | None = None) -> Verified:
+    """Keep the matches that agree with one fundamental matrix, if they are too many for chance."""
+    options = options or VerifyOptions()
+    refused = Verified(matches=PairMatches(*(column[:0] for column in pair)), kind="none", log10_chance=math.inf)
+    total = len(pair.points_i)
+    if total < options.min_inliers:
+        return refused
+    side_px = max(one.half_side_px, other.half_side_px) * 2
+    epipolar_px = options.epipolar_px * max(1.0, side_px / REFERENCE_SIDE_PX)
+    inlier = _fundamental_inliers(pair, epipolar_px, options)  # [M]
+    count = int(inlier.sum())
+    chance = log10_chance(total, count, _chance_of_one(other, epipolar_px))
+    if count < options.min_inliers or count < options.min_share * total or chance > options.max_log10_chance:
+        return refused
+    kept = PairMatches(*(column[inlier] for column in pair))
+    flat = _homography_inliers(kept, 2 * epipolar_px, options)
+    kind: Kind = "planar" if flat >= options.planar_share * count else "general"
+    return Verified(matches=kept, kind=kind, log10_chance=chance)
+
+
+def log10_chance(total: int, inliers: int, chance_of_one: float) -> float:
+    """Expected number of models with so many inliers among random matches (a-contrario RANSAC, Moisan and Stival)."""
+    if inliers <= SAMPLE:
+        return math.inf
+    log_ways = _log_choose(total, inliers) + _log_choose(inliers, SAMPLE) + math.log(max(1, total - SAMPLE))
+    return (log_ways + (inliers - SAMPLE) * math.log(chance_of_one)) / math.log(10)
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def _chance_of_one(image: ImageInfo, epipolar_px: float) -> float:
+    """Probability that a random point of the image lies as near to a given line: at most its longest strip."""
+    strip = 2 * epipolar_px * math.hypot(image.width, image.height)
+    return min(0.5, strip / (image.width * image.height))
+
+
+def _fundamental_inliers(pair: PairMatches, epipolar_px: float, options: VerifyOptions) -> np.ndarray:  # [M] bool
+    _, report = poselib.estimate_fundamental(
+        pair.points_i.astype(np.float64),
+        pair.points_j.astype(np.float64),
+        {"max_epipolar_error": epipolar_px, "max_iterations": options.iterations, "seed": options.seed},
+        {},
+    )
+    return np.asarray(report["inliers"], bool)
+
+
+def _homography_inliers(pair: PairMatches, error_px: float, options: VerifyOptions) -> int:
+    _, report = poselib.estimate_homography(
+        pair.points_i.astype(np.float64),
+        pair.points_j.astype(np.float64),
+        {"max_reproj_error": error_px, "max_iterations": options.iterations // 10, "seed": options.seed},
+        {},
+    )
+    return int(np.sum(report["inliers"]))
