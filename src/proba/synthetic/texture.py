@@ -81,7 +81,7 @@ def _palette(rng: np.random.Generator, kind: int) -> np.ndarray:  # [COLOURS, 3]
         BRICK: (rng.uniform(0.01, 0.07), 0.02, (0.35, 0.6), (0.4, 0.75)),
         TILES: (rng.uniform(0, 1), 0.06, (0.1, 0.35), (0.45, 0.85)),
         PLANKS: (rng.uniform(0.06, 0.1), 0.015, (0.4, 0.6), (0.4, 0.75)),
-        MOSAIC: (rng.uniform(0, 1), 0.3, (0.3, 0.8), (0.3, 0.95)),
+        MOSAIC: (rng.uniform(0, 1), 0.25, (0.2, 0.65), (0.3, 0.95)),
         STONE: (rng.uniform(0, 1), 0.05, (0.05, 0.45), (0.4, 0.85)),
         PLASTER: (rng.uniform(0.05, 0.6), 0.04, (0.05, 0.3), (0.65, 0.9)),
     }[kind]
@@ -89,7 +89,8 @@ def _palette(rng: np.random.Generator, kind: int) -> np.ndarray:  # [COLOURS, 3]
         colorsys.hsv_to_rgb((hue + rng.normal(0, spread)) % 1, rng.uniform(*saturation), rng.uniform(*value))
         for _ in range(COLOURS)
     ]
-    colours[-1] = colorsys.hsv_to_rgb(hue, 0.15, 0.75 if kind == BRICK else rng.choice([0.2, 0.9]))
+    contrast = {BRICK: 0.75, PLANKS: 0.2}.get(kind, float(rng.choice([0.2, 0.9])))
+    colours[-1] = colorsys.hsv_to_rgb(hue, 0.15, contrast)
     return np.array(colours) ** 2.2
 
 
@@ -247,7 +248,7 @@ def _mosaic(u, v, size, face, footprint, salt):
     left, top, wide, high = column * size, row * size, size, size
     for depth in range(7):
         h = scramble(h & 0xFFFFFFF, depth, face, salt)
-        if (depth > 2 and unit(h, 0) < 0.18) or min(wide, high) < 5.0 * footprint:
+        if (depth > 2 and unit(h, 0) < 0.18) or min(wide, high) < 0.07 * size:
             break
         cut = 0.25 + 0.5 * unit(h, 1)
         if wide * (0.6 + 0.8 * unit(h, 2)) > high:
@@ -272,7 +273,8 @@ def _mosaic(u, v, size, face, footprint, salt):
     elif look < 0.6:
         away = np.sqrt((du - 0.5 * wide) ** 2 + (dv - 0.5 * high) ** 2)
         ink = max(ink, _joint(abs(away - 0.3 * low), (0.04 + 0.1 * unit(h, 1)) * low, footprint, low))
-    return int(5 * unit(h, 2)), 0.45 + 0.75 * unit(h, 3), ink
+    # Parts below a pixel turn to the mean brightness.
+    return int(5 * unit(h, 2)), 0.82 + 0.75 * (unit(h, 3) - 0.5) * ramp(0.5, 2.0, low / footprint), ink
 
 
 @numba.njit(cache=True, error_model="numpy")
