@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numba
 import numpy as np
 import torch
 
@@ -73,7 +74,7 @@ class Solver:
         """Factor on all step sizes, halved when every world diverges."""
         self.score = EpipolarScore(problem.matches)
         self.evaluate = (
-            partial(kernels.evaluate, workspace=kernels.Workspace())
+            partial(kernels.evaluate, workspace=kernels.Workspace(), threads=numba.get_num_threads())
             if options.backend == "fused"
             else objective.evaluate
         )
