@@ -22,6 +22,7 @@ from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.loftr import seen
 from proba.matching.matcher import Features
+from proba.matching.verify import SEMI_DENSE
 from proba.matching.weights import read_weights
 
 
@@ -43,6 +44,7 @@ class WarpMatcher:
     """DKM and RoMa share one interface: `match(image, image)` gives a warp [H, 2 W, 4] and a certainty [H, 2 W]."""
 
     keep_features = False
+    bounds = SEMI_DENSE
 
     def __init__(self, name: str, model: Any, options: DenseOptions | None = None):
         self.name, self.model, self.options = name, model, options or DenseOptions()

@@ -37,7 +37,8 @@ class MatchOptions:
     """auto: a photo is weak if fewer than `strong_pairs` of its pairs have so many verified matches."""
     strong_pairs: int = 3
     """auto: see `weak_below`."""
-    verify: VerifyOptions = field(default_factory=VerifyOptions)
+    verify: VerifyOptions | None = None
+    """When a pair is kept; None: the matcher's own bounds."""
     pairs: PairOptions = field(default_factory=PairOptions)
     memory_mb: int = 1024
     """Features held in memory; the others wait on disk."""
@@ -193,11 +194,14 @@ class _Run:
     def _match_pair(self, matcher: Matcher, cache: FeatureCache, pair: Pair) -> Record:
         one, other = (self.photos[k] for k in pair)
         raw = matcher.match(cache.get(one), cache.get(other))
-        result = verify(raw, one.info, other.info, self.options.verify)
+        result = verify(raw, one.info, other.info, self._bounds(matcher))
         return Record(one.digest, other.digest, cache.key, result.kind, result.matches)
 
+    def _bounds(self, matcher: Matcher) -> VerifyOptions:
+        return self.options.verify or matcher.bounds
+
     def _cache(self, matcher: Matcher) -> FeatureCache:
-        description = {**matcher.settings(), "verify": asdict(self.options.verify)}
+        description = {**matcher.settings(), "verify": asdict(self._bounds(matcher))}
         key = settings_key(description)
         if key not in self.caches:
             self.descriptions[key] = description

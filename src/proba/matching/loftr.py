@@ -12,6 +12,7 @@ import torch
 from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
+from proba.matching.verify import SEMI_DENSE
 from proba.matching.weights import find_weights, fit_weights, load_weights
 
 
@@ -29,6 +30,7 @@ class Loftr:
     """kornia's LoFTR with the outdoor weights."""
 
     keep_features = False  # 100 MB an image: the reduced photo is kept instead, in memory
+    bounds = SEMI_DENSE
 
     def __init__(
         self, weights: Path | None = None, options: LoftrOptions | None = None, network: torch.nn.Module | None = None

@@ -12,6 +12,7 @@ import numpy as np
 from proba.errors import InputError
 from proba.io.images import Pixels
 from proba.matches import PairMatches
+from proba.matching.verify import VerifyOptions
 
 Features = Mapping[str, np.ndarray]
 """What a matcher knows of one image: arrays by name. `descriptors` [K, D], if there, also serve to shortlist pairs."""
@@ -24,6 +25,9 @@ class Matcher(Protocol):
     """Photos are reduced to this longest side before `extract`."""
     keep_features: bool
     """Whether features are small enough to be kept on disk; otherwise they are made again when needed."""
+
+    bounds: VerifyOptions
+    """When its pairs count as verified, unless the user says otherwise."""
 
     def settings(self) -> dict[str, Any]:
         """All that the result depends on besides the photos, as plain JSON: matches made with others are stale."""

@@ -11,6 +11,7 @@ from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
 from proba.matching.nearest import mutual_nearest, passes_ratio
+from proba.matching.verify import VerifyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class Sift:
     """OpenCV's detector, or COLMAP's where OpenCV is absent; root-SIFT descriptors; mutual nearest neighbours."""
 
     keep_features = True
+    bounds = VerifyOptions()
 
     def __init__(self, options: SiftOptions | None = None):
         self.options = options or SiftOptions()

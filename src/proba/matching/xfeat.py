@@ -18,6 +18,7 @@ from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
 from proba.matching.nearest import mutual_nearest
+from proba.matching.verify import SEMI_DENSE
 from proba.matching.weights import find_weights, fit_weights, load_weights
 
 CELL_PX = 8
@@ -53,6 +54,7 @@ class XFeat:
     """Semi-dense XFeat."""
 
     keep_features = True
+    bounds = SEMI_DENSE
 
     def __init__(self, weights: Path | None = None, options: XFeatOptions | None = None):
         from kornia.feature import XFeat as Network

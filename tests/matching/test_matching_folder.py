@@ -1,0 +1,234 @@
+"""From a folder to a matches file: verification, pair choice, store, resume."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+from textures import noise, save, transfer, two_plane_views
+
+from proba.errors import GeometryError, InputError
+from proba.io.images import find_photos
+from proba.io.matches_h5 import load_matches
+from proba.matches import ImageInfo, PairMatches
+from proba.matching import MatcherEntry, MatchOptions, PairOptions, VerifyOptions, match_folder, matchers, register
+from proba.matching.features import FeatureCache
+from proba.matching.pairs import choose_pairs, signature, unit_sample, vocabulary
+from proba.matching.sift import Sift, SiftOptions
+from proba.matching.store import MatchStore, Record, join_matches
+from proba.matching.verify import log10_chance, verify
+
+INFO = ImageInfo(name="a", width=640, height=480)
+OPTIONS = MatchOptions(matcher="sift")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("photos")
+    for k, view in enumerate(two_plane_views(4)):
+        save(path / f"{k}.png", view)
+    return path
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """A matcher that counts what it is asked to do."""
+
+    class Counted(Sift):
+        extracted = matched = 0
+
+        def extract(self, pixels):
+            Counted.extracted += 1
+            return super().extract(pixels)
+
+        def match(self, one, other):
+            Counted.matched += 1
+            if Counted.matched == Counted.stop_at:
+                raise KeyboardInterrupt
+            return super().match(one, other)
+
+    Counted.stop_at = -1
+    monkeypatch.setattr("proba.matching.matcher._entries", matchers())
+    register("counted", MatcherEntry(summary="", make=lambda _: Counted(SiftOptions(features=800)), missing=lambda: ""))
+    return Counted
+
+
+def two_views(count: int, outliers: int, seed: int = 0) -> PairMatches:
+    """Points of a cube seen by two cameras, and random pairs of points."""
+    random = np.random.default_rng(seed)
+    xyz = random.uniform([-2, -1.5, 4], [2, 1.5, 8], (count, 3))
+    one = xyz[:, :2] / xyz[:, 2:] * 500 + [320, 240]
+    moved = xyz + np.array([0.7, 0.1, 0.2])
+    other = moved[:, :2] / moved[:, 2:] * 500 + [320, 240]
+    noise_px = random.normal(0, 0.3, other.shape)
+    one = np.vstack([one, random.uniform(0, [640, 480], (outliers, 2))]).astype(np.float32)
+    other = np.vstack([other + noise_px, random.uniform(0, [640, 480], (outliers, 2))]).astype(np.float32)
+    return PairMatches(one, other, np.ones(len(one), np.float32))
+
+
+def test_verification_keeps_the_inliers():
+    result = verify(two_views(120, 80), INFO, INFO)
+    assert result.kind == "general" and result.log10_chance < -50
+    assert 110 <= len(result.matches.scores) <= 130
+
+
+@pytest.mark.parametrize("count", [10, 60, 400])
+def test_random_matches_are_refused(count):
+    for seed in range(3):
+        assert len(verify(two_views(0, count, seed), INFO, INFO).matches.scores) == 0
+
+
+def test_matches_of_one_cell_are_one_witness():
+    pair = two_views(25, 20)
+    twins = PairMatches(*(np.repeat(column, 4, axis=0) for column in pair))
+    alone, together = (verify(x, INFO, INFO, VerifyOptions(cell_px=1.0)).log10_chance for x in (pair, twins))
+    assert together == pytest.approx(alone, abs=1.0)
+    assert verify(twins, INFO, INFO).log10_chance < 2 * alone
+
+
+def test_a_homography_is_flagged_as_planar():
+    random = np.random.default_rng(0)
+    one = random.uniform(0, [640, 480], (200, 2)).astype(np.float32)
+    other = transfer(np.array([[1, 0.1, 5], [-0.1, 1, 3], [1e-4, 0, 1.0]]), one).astype(np.float32)
+    result = verify(PairMatches(one, other, np.ones(200, np.float32)), INFO, INFO)
+    assert result.kind == "planar" and len(result.matches.scores) > 190
+
+
+def test_chance_falls_with_support_and_rises_with_trials():
+    assert log10_chance(100, 50, 0.01) < log10_chance(100, 20, 0.01) < log10_chance(1000, 20, 0.01)
+    assert log10_chance(100, 7, 0.01) == np.inf
+
+
+def test_pairs_of_small_large_and_sequential_sets():
+    assert len(choose_pairs(10, PairOptions())) == 45
+    near = choose_pairs(50, PairOptions(mode="sequential", window=3))
+    assert {j - i for i, j in near} == {1, 2, 3, 6, 12, 24, 48}
+    angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)  # a ring of views
+    signatures = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    pairs = choose_pairs(100, PairOptions(candidates=4), signatures)
+    assert len(pairs) == 200 and all(min(j - i, 100 - (j - i)) <= 2 for i, j in pairs)
+
+
+def test_signatures_tell_scenes_apart():
+    random = np.random.default_rng(0)
+    scenes = [random.normal(size=(40, 32)) for _ in range(3)]
+    images = [
+        unit_sample(scene[random.integers(0, 40, 200)] + 0.2 * random.normal(size=(200, 32)), 200, random)
+        for scene in scenes
+        for _ in range(3)
+    ]
+    centres = vocabulary(np.concatenate(images), 16)
+    alike = np.stack([signature(image, centres) for image in images])
+    alike = alike @ alike.T - 2 * np.eye(9)
+    assert all(k // 3 == near // 3 for k, near in enumerate(alike.argmax(axis=1)))
+
+
+def test_matches_of_a_folder(folder, tmp_path):
+    summary = match_folder(folder, tmp_path / "m.h5", OPTIONS)
+    assert summary.photos == 4 and summary.pairs_kept == 6 and not summary.alone
+    matches = load_matches(tmp_path / "m.h5")
+    assert [image.name for image in matches.images] == ["0.png", "1.png", "2.png", "3.png"]
+    assert matches.counts().sum() // 2 == summary.matches > 600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.h5"]  # neither journal nor features stay
+
+
+def test_resume_after_an_interruption_and_after_changes(folder, tmp_path, counted):
+    photos = tmp_path / "photos"
+    for path in folder.iterdir():
+        save(photos / path.name, np.asarray(Image.open(path)))
+    out, options = tmp_path / "m.h5", MatchOptions(matcher="counted")
+    counted.stop_at = 4
+    with pytest.raises(KeyboardInterrupt):
+        match_folder(photos, out, options, jobs=1)
+    assert not out.exists() and out.with_name("m.h5.partial").exists()
+    finished = counted.matched
+    counted.stop_at, counted.matched, counted.extracted = -1, 0, 0
+    match_folder(photos, out, options, resume=True, jobs=1)
+    assert 3 <= counted.matched < 6 and finished + counted.matched >= 6 and counted.extracted == 0
+    counted.matched = 0
+    match_folder(photos, out, options, resume=True)
+    assert counted.matched == 0
+    before = load_matches(out)
+    save(photos / "3.png", noise(400, 300, seed=9))  # another picture under the same name, which matches nothing
+    match_folder(photos, out, options, resume=True)
+    assert counted.matched == 3
+    after = load_matches(out)
+    assert set(after.pairs) == {(0, 1), (0, 2), (1, 2)}
+    np.testing.assert_array_equal(after.pairs[0, 1].points_i, before.pairs[0, 1].points_i)
+    match_folder(photos, out, options, resume=True)
+    assert counted.matched == 3  # pairs without matches are remembered too
+    stricter = MatchOptions(matcher="counted", verify=VerifyOptions(min_inliers=20))
+    match_folder(photos, out, stricter, resume=True)
+    assert counted.matched == 9
+    match_folder(photos, out, options)
+    assert counted.matched == 15
+
+
+def test_a_torn_journal_loses_only_its_last_pair(folder, tmp_path):
+    photos = find_photos(folder)
+    pair = two_views(20, 0)
+    with MatchStore(tmp_path / "m.h5", photos) as store:
+        for j in (1, 2):
+            store.append(Record(photos[0].digest, photos[j].digest, "s", "general", pair))
+    partial = tmp_path / "m.h5.partial"
+    partial.write_bytes(partial.read_bytes()[:-7])
+    with MatchStore(tmp_path / "m.h5", photos, resume=True) as store:
+        assert store.has(photos[0], photos[1], "s") and not store.has(photos[0], photos[2], "s")
+        assert not store.has(photos[0], photos[1], "other settings")
+        store.append(Record(photos[0].digest, photos[3].digest, "s", "general", pair))
+        assert store.finish(["s"], {}) == 2
+    loaded = load_matches(tmp_path / "m.h5")
+    np.testing.assert_allclose(loaded.pairs[0, 3].points_j, pair.points_j, atol=1e-4)
+
+
+def test_a_damaged_file_cannot_be_resumed(folder, tmp_path):
+    match_folder(folder, tmp_path / "m.h5", OPTIONS)
+    content = (tmp_path / "m.h5").read_bytes()
+    (tmp_path / "m.h5").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="Delete it"):
+        match_folder(folder, tmp_path / "m.h5", OPTIONS, resume=True)
+
+
+def test_auto_adds_xfeat_where_sift_is_weak(folder, tmp_path):
+    options = MatchOptions(weak_below=10**6, pairs=PairOptions(mode="sequential", window=1))
+    auto = match_folder(folder, tmp_path / "auto.h5", options)
+    sift = match_folder(folder, tmp_path / "sift.h5", MatchOptions(matcher="sift", pairs=options.pairs))
+    assert auto.matches > sift.matches
+    with h5py.File(tmp_path / "auto.h5") as file:
+        origin = json.loads(file[".proba/matching"][()])
+    assert {entry["matcher"] for entry in origin["settings"].values()} == {"sift", "xfeat"}
+    assert all(len(parts) == 2 for _, _, parts in origin["pairs"])
+
+
+def test_photos_without_overlap_are_refused(tmp_path):
+    for k in range(3):
+        save(tmp_path / "photos" / f"{k}.png", noise(300, 200, seed=k))
+    with pytest.raises(GeometryError, match="no two of the 3 images"):
+        match_folder(tmp_path / "photos", tmp_path / "m.h5")
+    assert not (tmp_path / "m.h5").exists()
+
+
+def test_names_that_collide_are_refused(tmp_path):
+    save(tmp_path / "a" / "b.png", noise(64, 64, seed=1))
+    save(tmp_path / "a-b.png", noise(64, 64, seed=2))
+    with pytest.raises(InputError, match="Rename"):
+        match_folder(tmp_path, tmp_path.parent / "clash.h5", OPTIONS)
+
+
+def test_feature_cache_is_bounded(folder, tmp_path):
+    cache = FeatureCache(Sift(SiftOptions(features=200)), tmp_path / "features", "k", memory_mb=0)
+    photos = find_photos(folder)
+    first = cache.get(photos[0])
+    for photo in photos:
+        cache.get(photo)
+    assert len(cache._held) == 2
+    np.testing.assert_array_equal(cache.get(photos[0])["points"], first["points"])
+    cache.clear()
+    assert not (tmp_path / "features").exists()
+
+
+def test_joined_matches():
+    one, other = two_views(5, 0), two_views(7, 0)
+    assert len(join_matches([one, other]).scores) == 12
+    assert len(join_matches([]).scores) == 0
