@@ -101,6 +101,7 @@ def match_folder(
             run.match(make_matcher(names[1], None), again)
         summary = run.summary(len(pairs))
         if not summary.pairs_kept:
+            run.clear()
             raise GeometryError(
                 f"no two of the {len(photos)} images in {folder} have matches that agree; "
                 "check that they show the same scene, overlap, and are sharp"
