@@ -30,6 +30,7 @@ from proba.solver.options import SolverOptions, value_at
 from proba.solver.poses import pivot_gradient, pivot_twist
 from proba.solver.problem import Problem, make_problem
 from proba.solver.worlds import Worlds, start_worlds
+from proba.threads import one_torch_thread
 
 REPORT_EVERY = 50
 WEIGHTS_EVERY = 10
@@ -368,7 +369,8 @@ def solve_graph(
     if resume and checkpoint and checkpoint.exists():
         solver.resume(checkpoint)
     try:
-        solver.run(callback, checkpoint)
+        with one_torch_thread():
+            solver.run(callback, checkpoint)
     except KeyboardInterrupt:
         solver.interrupted = True
     return solver

@@ -1,0 +1,39 @@
+"""Synthetic scenes end to end, with the field of view never told."""
+
+import pytest
+
+from proba.errors import GeometryError
+from proba.evaluation import evaluate
+from proba.matches import ImageInfo, Matches
+from proba.pipeline import solve_matches
+from proba.synthetic import make_scene, scene_matches
+
+
+@pytest.mark.parametrize(("name", "fov_deg"), [("object", 40.0), ("ring", 75.0), ("room", 60.0)])
+def test_outliers_and_unknown_focal(name, fov_deg):
+    scene = make_scene(name, n_images=16, seed=1, fov_deg=fov_deg)
+    matches = scene_matches(scene, grid=40, outliers=0.2, seed=1)
+    result = solve_matches(matches)
+    metrics = evaluate(result.reconstructions, scene.ground_truth())
+    assert metrics["registered"] == 16
+    assert metrics["rra@5"] == metrics["rta@5"] == 100
+    assert metrics["rta@1"] >= 95
+    assert metrics["focal_error_pct"] < 0.5
+
+
+def test_a_flat_scene_is_warned_about():
+    scene = make_scene("facade", n_images=10, seed=2)
+    result = solve_matches(scene_matches(scene, grid=32, seed=2))
+    notes = result.reconstructions[0].notes
+    assert any("planar" in note for note in notes)
+
+
+def test_two_images_are_enough():
+    scene = make_scene("object", n_images=2, seed=0)
+    result = solve_matches(scene_matches(scene, grid=48, seed=0))
+    assert result.reconstructions[0].cam_from_world.shape == (2, 4, 4)
+
+
+def test_no_matches_at_all():
+    with pytest.raises(GeometryError, match="no two of the 3 images"):
+        solve_matches(Matches([ImageInfo(name=str(k), width=64, height=48) for k in range(3)]))
