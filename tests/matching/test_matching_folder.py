@@ -201,6 +201,29 @@ def test_auto_adds_xfeat_where_sift_is_weak(folder, tmp_path):
     assert all(len(parts) == 2 for _, _, parts in origin["pairs"])
 
 
+def test_a_first_look_spares_hopeless_pairs(folder, tmp_path, monkeypatch):
+    photos = tmp_path / "photos"
+    for k in range(3):
+        save(photos / f"{k}.png", noise(400, 300, seed=k))
+    for path in folder.iterdir():
+        save(photos / f"scene{path.name}", np.asarray(Image.open(path)))
+    sizes = []
+
+    class Small(Sift):
+        preview = 150
+
+        def match(self, one, other):
+            sizes.append(len(one["points"]))
+            return super().match(one, other)
+
+    monkeypatch.setattr("proba.matching.matcher._entries", matchers())
+    register("small", MatcherEntry(summary="", make=lambda _: Small(), missing=lambda: ""))
+    summary = match_folder(photos, tmp_path / "m.h5", MatchOptions(matcher="small", preview_from=2))
+    assert sizes.count(150) == 21  # every pair is looked at
+    assert 6 <= len(sizes) - 21 < 15  # the six pairs of the scene, and hardly any other, are matched in full
+    assert summary.pairs_kept == 6
+
+
 def test_photos_without_overlap_are_refused(tmp_path):
     for k in range(3):
         save(tmp_path / "photos" / f"{k}.png", noise(300, 200, seed=k))

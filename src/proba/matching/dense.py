@@ -44,6 +44,7 @@ class WarpMatcher:
     """DKM and RoMa share one interface: `match(image, image)` gives a warp [H, 2 W, 4] and a certainty [H, 2 W]."""
 
     keep_features = False
+    preview = 0
     bounds = SEMI_DENSE
 
     def __init__(self, name: str, model: Any, options: DenseOptions | None = None):

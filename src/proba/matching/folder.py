@@ -16,10 +16,10 @@ import torch
 from proba.errors import GeometryError
 from proba.io.images import Photo, find_photos
 from proba.matching.features import FeatureCache
-from proba.matching.matcher import Matcher, make_matcher
+from proba.matching.matcher import Features, Matcher, empty_matches, make_matcher
 from proba.matching.pairs import Pair, PairOptions, choose_pairs, chooses_by_looks, signature, unit_sample, vocabulary
 from proba.matching.store import MatchStore, Record, settings_key
-from proba.matching.verify import VerifyOptions, verify
+from proba.matching.verify import PREVIEW, VerifyOptions, verify
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,6 +40,8 @@ class MatchOptions:
     verify: VerifyOptions | None = None
     """When a pair is kept; None: the matcher's own bounds."""
     pairs: PairOptions = field(default_factory=PairOptions)
+    preview_from: int = 20
+    """Sets with fewer photos are matched in full, without a first look at the most telling features."""
     memory_mb: int = 1024
     """Features held in memory; the others wait on disk."""
 
@@ -194,15 +196,33 @@ class _Run:
 
     def _match_pair(self, matcher: Matcher, cache: FeatureCache, pair: Pair) -> Record:
         one, other = (self.photos[k] for k in pair)
-        raw = matcher.match(cache.get(one), cache.get(other))
+        features = cache.get(one), cache.get(other)
+        if self._looks_hopeless(matcher, features, one, other):
+            return Record(one.digest, other.digest, cache.key, "none", empty_matches())
+        raw = matcher.match(*features)
         result = verify(raw, one.info, other.info, self._bounds(matcher))
         return Record(one.digest, other.digest, cache.key, result.kind, result.matches)
+
+    def _looks_hopeless(self, matcher: Matcher, features: tuple[Features, Features], one: Photo, other: Photo) -> bool:
+        """Whether the pair's most telling features agree on nothing, which is cheap to find out."""
+        count = matcher.preview
+        if not self._previews(matcher) or min(len(x["points"]) for x in features) < 2 * count:
+            return False
+        few = [{name: values[:count] for name, values in x.items()} for x in features]
+        return verify(matcher.match(*few), one.info, other.info, PREVIEW).kind == "none"
+
+    def _previews(self, matcher: Matcher) -> bool:
+        return matcher.preview > 0 and len(self.photos) >= self.options.preview_from
 
     def _bounds(self, matcher: Matcher) -> VerifyOptions:
         return self.options.verify or matcher.bounds
 
     def _cache(self, matcher: Matcher) -> FeatureCache:
-        description = {**matcher.settings(), "verify": asdict(self._bounds(matcher))}
+        description = {
+            **matcher.settings(),
+            "verify": asdict(self._bounds(matcher)),
+            "preview": matcher.preview if self._previews(matcher) else 0,
+        }
         key = settings_key(description)
         if key not in self.caches:
             self.descriptions[key] = description

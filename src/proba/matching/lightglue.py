@@ -39,6 +39,7 @@ class LightGlue:
     """A learned detector and LightGlue on top of it. `weights` are those of LightGlue."""
 
     keep_features = True
+    preview = 0
     bounds = VerifyOptions()
 
     def __init__(self, detector: Detector, weights: Path | None = None, options: LightGlueOptions | None = None):

@@ -30,6 +30,7 @@ class Loftr:
     """kornia's LoFTR with the outdoor weights."""
 
     keep_features = False  # 100 MB an image: the reduced photo is kept instead, in memory
+    preview = 0
     bounds = SEMI_DENSE
 
     def __init__(

@@ -26,6 +26,8 @@ class Matcher(Protocol):
     keep_features: bool
     """Whether features are small enough to be kept on disk; otherwise they are made again when needed."""
 
+    preview: int
+    """If not 0, features come most telling first, and a pair is matched in full only if its first so many agree."""
     bounds: VerifyOptions
     """When its pairs count as verified, unless the user says otherwise."""
 

@@ -32,6 +32,7 @@ class Sift:
     """OpenCV's detector, or COLMAP's where OpenCV is absent; root-SIFT descriptors; mutual nearest neighbours."""
 
     keep_features = True
+    preview = 2000  # largest first: they are the most repeatable
     bounds = VerifyOptions()
 
     def __init__(self, options: SiftOptions | None = None):
@@ -76,7 +77,8 @@ def _detect_opencv(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, 
         return np.zeros((0, 2), np.float32), np.zeros((0, 128), np.float32)
     # OpenCV counts from the centre of the first pixel.
     places = cv2.KeyPoint_convert(keypoints)  # type: ignore[attr-defined]
-    return places[: options.features], descriptors[: options.features]
+    largest = np.argsort([-keypoint.size for keypoint in keypoints], kind="stable")[: options.features]
+    return places[largest], descriptors[largest]
 
 
 def _detect_pycolmap(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, np.ndarray]:
@@ -88,8 +90,9 @@ def _detect_pycolmap(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray
     extraction = pycolmap.FeatureExtractionOptions()
     extraction.sift, extraction.use_gpu = sift, False
     keypoints, descriptors = pycolmap.Sift(options=extraction, device=pycolmap.Device.cpu).extract(grey)
-    points = np.asarray(keypoints, np.float32)[:, :2] - np.float32(0.5)  # COLMAP has the first centre at (0.5, 0.5)
-    return points, np.asarray(descriptors, np.float32)
+    largest = np.argsort(-keypoints[:, 2], kind="stable")
+    points = np.asarray(keypoints, np.float32)[largest, :2] - np.float32(0.5)  # COLMAP's first centre is (0.5, 0.5)
+    return points, np.asarray(descriptors, np.float32)[largest]
 
 
 def _root(descriptors: np.ndarray) -> np.ndarray:  # [K, 128] uint8

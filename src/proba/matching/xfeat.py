@@ -54,6 +54,7 @@ class XFeat:
     """Semi-dense XFeat."""
 
     keep_features = True
+    preview = 0
     bounds = SEMI_DENSE
 
     def __init__(self, weights: Path | None = None, options: XFeatOptions | None = None):
