@@ -44,7 +44,7 @@ def fails(capsys, *argv: str) -> str:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "out"
-    main(["demo", "--out", str(out), "--n-images", "8", "--quiet"])
+    main(["demo", "--out", str(out), "--n-images", "8", "--exact", "--quiet"])
     return out
 
 

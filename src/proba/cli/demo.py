@@ -1,20 +1,25 @@
-"""`proba demo`: make a scene, reconstruct it, compare with the truth."""
+"""`proba demo`: make a scene, photograph it, reconstruct it, compare with the truth."""
 
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
 from typing import Literal
 
-from proba.cli.progress import ProgressBar
+from tqdm import tqdm
+
+from proba.cli.match import MatchRequest, describe, match_with_progress
+from proba.cli.solve import solve_options, solve_to_folder
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import save_ground_truth
-from proba.io.matches_h5 import save_matches
-from proba.pipeline import SolveOptions, solve_matches
-from proba.report import prepare_output, write_results
-from proba.solver import SolverOptions
-from proba.synthetic import make_scene, scene_matches
+from proba.io.matches_h5 import load_matches, save_matches
+from proba.io.reconstruction_folder import load_reconstruction
+from proba.report import prepare_output
+from proba.synthetic import Scene, make_scene, scene_matches
+from proba.synthetic.render import render_images
 from proba.threads import set_threads
 
 
@@ -22,38 +27,58 @@ def main(
     out: Path,
     scene: Literal["object", "ring", "room", "facade", "corridor"] = "object",
     n_images: int = 20,
+    exact: bool = False,
     outliers: float = 0.1,
     seed: int = 0,
     threads: int | None = None,
     quiet: bool = False,
 ) -> None:
-    """Reconstruct a synthetic scene from its matches alone and compare with the exact truth.
+    """Render photos of a synthetic scene, reconstruct it from them, and compare with the exact truth.
 
-    Writes the matches (OUT/matches.h5), the truth (OUT/gt.json), the reconstruction and its reports.
+    Writes the photos (OUT/images), the truth (OUT/gt.json), the matches (OUT/matches.h5), the reconstruction and its
+    reports.
 
     Args:
         out: Folder for everything; made if it does not exist.
         scene: What to look at.
         n_images: Number of views.
-        outliers: Share of matches that point to random places.
+        exact: No photos: the scene's own correspondences with 1 px noise (faster).
+        outliers: With --exact: share of matches that point to random places.
         seed: Changes scene, cameras and noise.
         threads: Processor threads; all by default.
         quiet: No progress display.
     """
-    set_threads(threads)
-    prepare_output(out)
+    count = set_threads(threads)
+    if not (out / "gt.json").exists():
+        prepare_output(out)
     world = make_scene(scene, n_images=n_images, seed=seed)
-    matches = scene_matches(world, outliers=outliers, seed=seed)
     truth = world.ground_truth()
-    save_matches(out / "matches.h5", matches)
     save_ground_truth(truth, out / "gt.json")
-    options = SolveOptions(solver=SolverOptions(seed=seed))
-    with ProgressBar(quiet=quiet) as bar:
-        result = solve_matches(matches, options, observer=bar)
-        summary = write_results(out, matches, result, options)
-    metrics = evaluate(result.reconstructions, truth)
+    begin = time.perf_counter()
+    if exact:
+        save_matches(out / "matches.h5", scene_matches(world, outliers=outliers, seed=seed))
+    else:
+        _photograph(world, out / "images", quiet)
+        begin = time.perf_counter()
+        request = MatchRequest(out / "images", out / "matches.h5", "auto", None, None, "auto", False, count)
+        print(describe(match_with_progress(request, quiet=quiet)))
+    solve_to_folder(
+        load_matches(out / "matches.h5"),
+        out,
+        images=None if exact else out / "images",
+        options=solve_options("portfolio", "camera", "free", seed),
+        resume=False,
+        quiet=quiet,
+        seconds_before={"match": time.perf_counter() - begin},
+    )
+    metrics = evaluate(load_reconstruction(out), truth)
     atomic_write_text(out / "eval.json", json.dumps(metrics, indent=1))
-    print(summary)
-    print("against the truth: " + ", ".join(f"{key} {metrics[key]:.1f}" for key in ("rra@1", "rta@1", "auc@1")))
-    print(f"focal error {metrics['focal_error_pct']:.3f} %")
-    print(f"look at {out}/report.html; the same again: proba solve {out}/matches.h5 --out {out}-2")
+    names = ("rra@1", "rra@5", "rta@1", "rta@5", "auc@1", "auc@5")
+    print("against the truth: " + ", ".join(f"{name} {metrics[name]:.1f}" for name in names))
+    print(f"true field of view {world.fov_deg:.2f} deg, focal error {metrics['focal_error_pct']:.3f} %")
+    print(f"open {out}/report.html in a browser; with your own photos: proba run PHOTOS --out RESULT")
+
+
+def _photograph(world: Scene, folder: Path, quiet: bool) -> None:
+    with tqdm(total=world.n_images, desc="rendering", unit=" images", disable=quiet or None, file=sys.stderr) as bar:
+        render_images(world, folder, progress=lambda done, total: bar.update(done - bar.n))

@@ -122,7 +122,7 @@ class PairBar:
     def begin(self, what: str, total: int, unit: str) -> None:
         self._close()
         if total and not self.quiet:
-            self.bar = tqdm(total=total, desc=what, unit=f" {unit}s", file=sys.stderr)
+            self.bar = tqdm(total=total, desc=what, unit=f" {unit}s", file=sys.stderr, disable=None)
 
     def advance(self) -> None:
         if self.bar is not None:

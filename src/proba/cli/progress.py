@@ -37,7 +37,8 @@ class ProgressBar:
                 total=progress.iterations,
                 desc="solving",
                 unit="it",
-                bar_format="{desc} {percentage:3.0f}%|{bar:24}| {elapsed}<{remaining} {postfix}",
+                disable=None,  # no bar where nobody watches a terminal
+                bar_format="{desc} {percentage:3.0f}%|{bar:24}| {elapsed}<{remaining}{postfix}",
             )
         self.bar.update(progress.iteration - self.bar.n)
         self.bar.set_postfix_str(
