@@ -34,9 +34,9 @@ class MatchOptions:
     matcher: str = AUTO
     """Name of a matcher; auto: SIFT, and semi-dense XFeat as well for photos that SIFT joins only weakly."""
     weak_below: int = 100
-    """auto: a photo is weak if fewer than `strong_pairs` of its pairs have so many verified matches."""
+    """auto: pairs with fewer verified matches are matched with XFeat too if one of the photos is weak."""
     strong_pairs: int = 3
-    """auto: see `weak_below`."""
+    """auto: a photo is weak if it has fewer pairs with `weak_below` matches."""
     verify: VerifyOptions | None = None
     """When a pair is kept; None: the matcher's own bounds."""
     pairs: PairOptions = field(default_factory=PairOptions)
@@ -99,7 +99,7 @@ def match_folder(
         run.match(first, pairs)
         weak = run.weak_photos() if options.matcher == AUTO else set()
         if weak:
-            again = [pair for pair in pairs if weak & set(pair)]
+            again = [pair for pair in pairs if weak & set(pair) and run.counts[pair] < options.weak_below]
             run.match(make_matcher(names[1], None), again)
         summary = run.summary(len(pairs))
         if not summary.pairs_kept:
