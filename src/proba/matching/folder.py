@@ -34,9 +34,9 @@ class MatchOptions:
     matcher: str = AUTO
     """Name of a matcher; auto: SIFT, and semi-dense XFeat as well for photos that SIFT joins only weakly."""
     weak_below: int = 100
-    """auto: pairs with fewer verified matches are matched with XFeat too if one of the photos is weak."""
+    """auto: a pair with fewer verified matches does not count as strong."""
     strong_pairs: int = 3
-    """auto: a photo is weak if it has fewer pairs with `weak_below` matches."""
+    """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too."""
     verify: VerifyOptions | None = None
     """When a pair is kept; None: the matcher's own bounds."""
     pairs: PairOptions = field(default_factory=PairOptions)
@@ -99,7 +99,8 @@ def match_folder(
         run.match(first, pairs)
         weak = run.weak_photos() if options.matcher == AUTO else set()
         if weak:
-            again = [pair for pair in pairs if weak & set(pair) and run.counts[pair] < options.weak_below]
+            # All pairs of a weak photo, also the well matched ones: only the poor ones gave worse poses on eth3d_pipes.
+            again = [pair for pair in pairs if weak & set(pair)]
             run.match(make_matcher(names[1], None), again)
         summary = run.summary(len(pairs))
         if not summary.pairs_kept:
