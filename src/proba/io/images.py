@@ -82,16 +82,19 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
     mask_of = _masks(Path(masks)) if masks else {}
     photos: list[Photo] = []
     first_of: dict[str, str] = {}
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
-        for path, result in zip(paths, pool.map(lambda p: _inspect(p, folder, mask_of), paths), strict=True):
-            name = path.relative_to(folder).as_posix()
-            if isinstance(result, str):
-                warnings.warn(f"left out {name}: {result}", stacklevel=2)
-            elif result.digest in first_of:
-                warnings.warn(f"left out {name}: it is a copy of {first_of[result.digest]}", stacklevel=2)
-            else:
-                first_of[result.digest] = name
-                photos.append(result)
+    # The filter is set here and not where files are opened, because it belongs to the process and not to a thread.
+    with warnings.catch_warnings(), ThreadPoolExecutor(max(1, jobs)) as pool:
+        warnings.simplefilter("ignore")  # Pillow's own remarks on odd EXIF tags and large images
+        results = list(pool.map(lambda path: _inspect(path, folder, mask_of), paths))
+    for path, result in zip(paths, results, strict=True):
+        name = path.relative_to(folder).as_posix()
+        if isinstance(result, str):
+            warnings.warn(f"left out {name}: {result}", stacklevel=2)
+        elif result.digest in first_of:
+            warnings.warn(f"left out {name}: it is a copy of {first_of[result.digest]}", stacklevel=2)
+        else:
+            first_of[result.digest] = name
+            photos.append(result)
     if len(photos) < 2:
         raise InputError(
             f"{folder} has {len(photos)} usable image{'s' * (len(photos) != 1)}; at least two are needed. "
@@ -186,12 +189,9 @@ def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
         content = path.read_bytes()
         if not content:
             return "the file is empty"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's own remarks on odd EXIF tags and large images
-            rgb, _ = _decode(path)  # whole, because a truncated file has a good header
-            with Image.open(path) as image:
-                exif = image.getexif()
-                camera_key, focal_px = _camera_from_exif(exif, rgb.shape[1], rgb.shape[0], image.size)
+        rgb, _ = _decode(path)  # whole, because a truncated file has a good header
+        with Image.open(path) as image:
+            camera_key, focal_px = _camera_from_exif(image.getexif(), rgb.shape[1], rgb.shape[0], image.size)
     except UNREADABLE as error:
         return f"cannot be read as an image ({' '.join(str(error).split()) or type(error).__name__})"
     height, width = rgb.shape[:2]
