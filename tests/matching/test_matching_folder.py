@@ -133,6 +133,20 @@ def test_matches_of_a_folder(folder, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.h5"]  # neither journal nor features stay
 
 
+def test_a_shortlist_finds_the_scene_among_others(folder, tmp_path):
+    for scene, views in (
+        ("a", two_plane_views(3)),
+        ("b", [np.ascontiguousarray(v[:, ::-1]) for v in two_plane_views(3)]),
+    ):
+        for k, view in enumerate(views):
+            save(tmp_path / "photos" / f"{scene}{k}.png", view)
+    pairs = PairOptions(mode="shortlist", candidates=2, words=16)
+    summary = match_folder(tmp_path / "photos", tmp_path / "m.h5", MatchOptions(matcher="sift", pairs=pairs))
+    assert summary.pairs_tried < 15 and set(load_matches(tmp_path / "m.h5").pairs) == {
+        (0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)
+    }  # fmt: skip
+
+
 def test_resume_after_an_interruption_and_after_changes(folder, tmp_path, counted):
     photos = tmp_path / "photos"
     for path in folder.iterdir():
