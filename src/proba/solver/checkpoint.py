@@ -21,7 +21,8 @@ from proba.solver.worlds import Worlds
 
 def fingerprint(problem: Problem, options: SolverOptions) -> str:
     """Hash of the matches and settings that a checkpoint belongs to."""
-    digest = hashlib.sha256(f"{__version__} {json.dumps(asdict(options), sort_keys=True)}".encode())
+    settings = {name: value for name, value in asdict(options).items() if name != "checkpoint_seconds"}
+    digest = hashlib.sha256(f"{__version__} {json.dumps(settings, sort_keys=True)}".encode())
     packed = problem.matches
     for tensor in (packed.edges, packed.count, packed.x_i, packed.y_i, packed.x_j, packed.y_j):
         digest.update(np.ascontiguousarray(tensor.numpy()).tobytes())
