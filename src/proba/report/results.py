@@ -30,7 +30,7 @@ def prepare_output(folder: Path) -> None:
 
 
 def write_results(folder: Path, matches: Matches, result: SolveResult, options: SolveOptions) -> str:
-    """Write model, cloud and reports; return a summary for the terminal. A finished run needs no checkpoints any more."""
+    """Write model, cloud and reports; return a summary for the terminal. Finished runs keep no checkpoints."""
     save_reconstruction(result.reconstructions, folder)
     report = report_dict(matches, result, options)
     atomic_write_text(folder / "report.json", json.dumps(_plain(report), indent=1, allow_nan=False))
