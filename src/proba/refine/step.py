@@ -1,4 +1,4 @@
-"""One Gauss-Newton step of all cameras on all points: the last bit of accuracy that a subset leaves."""
+"""Gauss-Newton steps of all cameras on all points: the last bit of accuracy that a subset leaves."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from proba.refine.linearise import N_POSE
 from proba.refine.normal_equations import NormalEquations
 from proba.refine.triangulate import refine_points, robust_cost
 
+SHORTER = (1.0, 0.5, 0.25, 0.1)
+"""Parts of the step that are tried in turn."""
 
-def step_cameras(bundle: Bundle, equations: NormalEquations, loss_px: float) -> Bundle:
-    """Move the cameras to the minimum of the quadratic model, and the points after them, if the cost falls.
 
-    An adjustment of some tracks is a fraction of a standard deviation away from that of all tracks, where
-    the cost is quadratic: one step is as good as an adjustment.
+def step_cameras(bundle: Bundle, equations: NormalEquations, loss_px: float) -> tuple[Bundle, float]:
+    """Move the cameras towards the minimum of the quadratic model, and the points after them, as far as the cost falls.
+
+    An adjustment of some tracks is usually a fraction of a standard deviation away from that of all tracks, where
+    the cost is quadratic: one step is as good as an adjustment. Also returns the part of the step that was taken.
     """
     # Cauchy weights overstate the curvature: it is weight^2 on average, not weight.
     length = equations.mean_weight / max(equations.mean_weight2, 1e-12)
     step = -length * equations.inverse(bundle) @ equations.gradient  # [D]
-    moved = refine_points(_moved(bundle, equations, step), loss_px, iterations=2)
-    before, after = (robust_cost(b, loss_px).sum() for b in (bundle, moved))
-    return moved if after < before else bundle
+    before = robust_cost(bundle, loss_px).sum()
+    for part in SHORTER:
+        moved = refine_points(_moved(bundle, equations, part * step), loss_px, iterations=2)
+        if robust_cost(moved, loss_px).sum() < before:
+            return moved, part
+    return bundle, 0.0
 
 
 def _moved(bundle: Bundle, equations: NormalEquations, step: np.ndarray) -> Bundle:
