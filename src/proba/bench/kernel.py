@@ -164,7 +164,7 @@ def run_kernel_benchmark(
     arguments, options = problem.arguments(), options or ObjectiveOptions()
     spaces = {1: cpu.Workspace(), 2: cpu.Workspace()}
     pool = ThreadPoolExecutor(1)
-    rounds = 200_000
+    rounds = 5_000_000  # some ten milliseconds: starting a thread must not count
     calls: dict[str, Callable[[], object]] = {
         "fused_1": lambda: cpu.evaluate(*arguments, options, threads=1, workspace=spaces[1]),
         "fused_2": lambda: cpu.evaluate(*arguments, options, threads=2, workspace=spaces[2]),
