@@ -129,6 +129,12 @@ def test_a_folder_of_other_things_is_not_written_into(tmp_path, demo, capsys):
     assert [p.name for p in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
+def test_demo_leaves_the_truth_of_a_real_set_alone(tmp_path, capsys):
+    (tmp_path / "gt.json").write_text("surveyed")
+    assert "not a ProBA result" in fails(capsys, "demo", "--out", str(tmp_path), "--exact")
+    assert (tmp_path / "gt.json").read_text() == "surveyed"
+
+
 def test_matches_with_nan_are_dropped(tmp_path, demo):
     path = tmp_path / "nan.h5"
     path.write_bytes((demo / "matches.h5").read_bytes())

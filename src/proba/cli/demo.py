@@ -49,8 +49,7 @@ def main(
         quiet: No progress display.
     """
     count = set_threads(threads)
-    if not (out / "gt.json").exists():
-        prepare_output(out)
+    prepare_output(out)
     world = make_scene(scene, n_images=n_images, seed=seed)
     truth = world.ground_truth()
     save_ground_truth(truth, out / "gt.json")

@@ -54,8 +54,7 @@ def main(
     """
     count = set_threads(threads)
     file = out / "matches.h5"
-    if not any(out.glob("matches.h5*")):
-        prepare_output(out)
+    prepare_output(out)
     begin = time.perf_counter()
     request = MatchRequest(images, file, matcher, masks, weights, pairs, resume, count)
     summary = match_with_progress(request, quiet=quiet)

@@ -8,6 +8,7 @@ import numpy as np
 import poselib
 from scipy.spatial import cKDTree
 
+from proba.geometry.epipolar import two_view_depths
 from proba.refine.adjust import SETTLE, Freedom, Round, adjust
 from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import Bundle, observation_rays
@@ -160,7 +161,7 @@ def _relative_placement(
     if n_inliers < MIN_TWO_VIEW_INLIERS or n_inliers < MIN_TWO_VIEW_SHARE * len(inlier):
         return None
     translation = pose.t / np.linalg.norm(pose.t)
-    unit_depth = _two_view_depths(
+    unit_depth = two_view_depths(
         _rays(xy_j[inlier], camera_j), _rays(xy_k[inlier], camera_k), pose.R, translation
     )  # [I], for a baseline of one
     distance, nearest = tree.query(points[0][inlier])
@@ -171,13 +172,6 @@ def _relative_placement(
     scale = np.exp(np.median(np.log(np.maximum(depth[nearest[usable]], 1e-9) / unit_depth[usable])))
     k_from_j = _pose_matrix(pose.R, translation * scale)
     return Placement(k, k_from_j @ bundle.cam_from_world[j], n_inliers, n_inliers / len(inlier))
-
-
-def _two_view_depths(rays_j: np.ndarray, rays_k: np.ndarray, rotation: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """Depths [I] in j with rays_k x (depth R rays_j + shift) = 0 in the least squares sense."""
-    turned = np.cross(rays_k, rays_j @ rotation.T)  # [I, 3]
-    moved = np.cross(rays_k, shift)  # [I, 3]
-    return -(turned * moved).sum(axis=1) / ((turned * turned).sum(axis=1) + 1e-15)
 
 
 def _pinhole_view(bundle: Bundle, image: int, xy: np.ndarray) -> tuple[np.ndarray, dict]:

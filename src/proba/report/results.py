@@ -17,7 +17,7 @@ from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult
 from proba.report.html import html_report
 
-OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5"}
+OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5", "matches.h5.partial"}
 
 
 def prepare_output(folder: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import poselib
 import torch
 
+from proba.geometry.epipolar import two_view_depths
 from proba.solver.problem import Problem
 from proba.solver.worlds import World
 
@@ -84,10 +85,8 @@ def _parent_from_child(problem: Problem, parent: int, child: int, log_tan: float
     if info["num_inliers"] < 8:
         return None
     inliers = np.array(info["inliers"], bool)
-    a = np.c_[rays_child[inliers], np.ones(inliers.sum())] @ pose.R.T
-    b = np.c_[rays_parent[inliers], np.ones(inliers.sum())]
-    normal = np.cross(b, a)
-    depth = -(normal * np.cross(b, pose.t)).sum(1) / ((normal**2).sum(1) + 1e-15)
+    seen_by_child, seen_by_parent = (np.c_[rays[inliers], np.ones(inliers.sum())] for rays in (rays_child, rays_parent))
+    depth = two_view_depths(seen_by_child, seen_by_parent, pose.R, pose.t)
     relative = np.eye(4)
     relative[:3, :3] = pose.R
     in_front = depth[depth > 0]
