@@ -126,14 +126,14 @@ def _lift_depth(truth: GroundTruth, n: int, path: Path, max_points: int) -> np.n
     fx, fy, cx, cy = truth.intrinsics[n]
     rays = (pixels - [cx, cy]) / [fx, fy]  # [P, 2]
     if truth.distortion is not None:
-        rays = _undistort(rays, truth.distortion[n])
+        rays = undistort(rays, truth.distortion[n])
     z = depth[rows, columns]
     in_camera = np.column_stack([rays * z[:, None], z])  # [P, 3]
     pose = truth.cam_from_world[n]
     return (in_camera - pose[:3, 3]) @ pose[:3, :3]
 
 
-def _undistort(distorted: np.ndarray, coefficients: np.ndarray) -> np.ndarray:  # [P, 2]
+def undistort(distorted: np.ndarray, coefficients: np.ndarray) -> np.ndarray:  # [P, 2]
     """Invert OpenCV's k1 k2 p1 p2 k3 by fixed-point iteration, as OpenCV does."""
     k1, k2, p1, p2, k3 = coefficients
     x, y = distorted.T
