@@ -9,7 +9,7 @@ from proba.matching import MatchOptions, match_folder
 from proba.pipeline import solve_matches
 
 COLMAP_AUC_1 = {"strecha_herzjesu_p8": 71.9, "strecha_fountain_p11": 66.0, "strecha_entry_p10": 63.3}
-"""Measured with `proba.bench.colmap.run_colmap`: incremental mapping, SIMPLE_PINHOLE, one unknown camera."""
+"""Measured with `proba bench real`: COLMAP's incremental mapping, SIMPLE_PINHOLE, one unknown camera."""
 
 
 @pytest.mark.real

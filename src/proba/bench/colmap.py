@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -15,40 +16,42 @@ from proba.reconstruction import Reconstruction
 START_FOCAL = 1.2
 """Start focal in units of the longest side, not flagged as known: intrinsics are unknown to both methods."""
 
+Mapper = Literal["incremental", "global", "global_novgcal"]
+MAPPERS: tuple[Mapper, ...] = ("incremental", "global", "global_novgcal")
+"""The global mapper (formerly GLOMAP) with focal lengths from view-graph calibration, and without that."""
 
-def run_colmap(
-    images: Path,
-    *,
-    mapper: Literal["incremental", "global"] = "incremental",
-    camera_model: str = "SIMPLE_PINHOLE",
-    shared: bool = True,
-    threads: int = 2,
-    seed: int = 0,
+
+def colmap_database(
+    images: Path, database: Path, *, camera_model: str = "SIMPLE_PINHOLE", shared: bool = True, threads: int = 2
+) -> dict[str, float]:
+    """Features and exhaustive matches of a folder of photos; seconds by stage."""
+    reader = pycolmap.ImageReaderOptions(camera_model=camera_model, default_focal_length_factor=START_FOCAL)
+    mode = pycolmap.CameraMode.SINGLE if shared else pycolmap.CameraMode.PER_IMAGE
+    begin = time.perf_counter()
+    extraction = pycolmap.FeatureExtractionOptions(num_threads=threads)
+    pycolmap.extract_features(database, images, camera_mode=mode, reader_options=reader, extraction_options=extraction)
+    extracted = time.perf_counter()
+    pycolmap.match_exhaustive(database, matching_options=pycolmap.FeatureMatchingOptions(num_threads=threads))
+    return {"extract": extracted - begin, "match": time.perf_counter() - extracted}
+
+
+def map_colmap(
+    images: Path, database: Path, mapper: Mapper, *, seed: int = 0
 ) -> tuple[list[Reconstruction], dict[str, float]]:
-    """Models of a folder of photos, largest first, and seconds by stage."""
+    """Models from a database, largest first, and seconds."""
     pycolmap.set_random_seed(seed)
-    seconds = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        database = folder / "database.db"
-        reader = pycolmap.ImageReaderOptions(camera_model=camera_model, default_focal_length_factor=START_FOCAL)
-        mode = pycolmap.CameraMode.SINGLE if shared else pycolmap.CameraMode.PER_IMAGE
-        begin = time.perf_counter()
-        extraction = pycolmap.FeatureExtractionOptions(num_threads=threads)
-        pycolmap.extract_features(
-            database, images, camera_mode=mode, reader_options=reader, extraction_options=extraction
-        )
-        seconds["extract"] = time.perf_counter() - begin
-        begin = time.perf_counter()
-        pycolmap.match_exhaustive(database, matching_options=pycolmap.FeatureMatchingOptions(num_threads=threads))
-        seconds["match"] = time.perf_counter() - begin
-        begin = time.perf_counter()
+        own = Path(shutil.copy(database, folder / "database.db"))  # calibration writes into it
         (folder / "models").mkdir()
+        begin = time.perf_counter()
         if mapper == "incremental":
-            models = pycolmap.incremental_mapping(database, images, folder / "models")
+            models = pycolmap.incremental_mapping(own, images, folder / "models")
         else:
-            models = pycolmap.global_mapping(database, images, folder / "models")
-        seconds["map"] = time.perf_counter() - begin
+            if mapper == "global":
+                pycolmap.calibrate_view_graph(own)
+            models = pycolmap.global_mapping(own, images, folder / "models")
+        seconds = {"map": time.perf_counter() - begin}
         results = []
         for index, model in sorted(models.items(), key=lambda item: -item[1].num_reg_images()):
             path = folder / f"out{index}"

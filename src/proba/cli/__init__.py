@@ -34,7 +34,12 @@ def main(argv: list[str] | None = None) -> None:
         print(f"proba {__version__}")
         return
     try:
-        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="proba", description=DESCRIPTION, args=argv or ["--help"])
+        if argv[:1] == ["bench"]:
+            bench.main(argv[1:])
+        else:
+            tyro.extras.subcommand_cli_from_dict(
+                COMMANDS, prog="proba", description=DESCRIPTION, args=argv or ["--help"]
+            )
     except ProbaError as error:
         print(f"proba: {error}", file=sys.stderr)
         sys.exit(2)

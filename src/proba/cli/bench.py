@@ -2,53 +2,122 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-What = Literal["kernel", "synthetic", "scaling"]
+from proba.threads import set_threads
 
 
-def main(
-    what: Annotated[What, tyro.conf.Positional],
-    /,
+def kernel(json: Path | None = None, threads: int | None = None) -> None:
+    """Matches per second of the fused kernel against the torch reference, eager and compiled.
+
+    Args:
+        json: Write the numbers to this file.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.kernel import main
+
+    set_threads(threads)
+    main(_file(json))
+
+
+def synthetic(
     json: Path | None = None,
     scenes: tuple[str, ...] = ("object", "ring", "room", "facade", "corridor"),
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4),
     outliers: tuple[float, ...] = (0.0, 0.1, 0.3),
-    sizes: tuple[int, ...] = (10, 30, 100, 300, 1000),
     threads: int | None = None,
 ) -> None:
-    """Measure speed and accuracy on this machine.
-
-    kernel: matches per second of the fused kernel against the torch reference, eager and compiled.
-    synthetic: pose accuracy on synthetic scenes with exact truth.
-    scaling: time and memory of the solver by number of images, with a plot.
+    """Pose accuracy on synthetic scenes with exact truth.
 
     Args:
-        what: The benchmark.
-        json: Write the numbers to this file (synthetic: after every run, and runs it already holds are not repeated).
-        scenes: synthetic: which scenes.
-        seeds: synthetic: which seeds; scene, cameras, true field of view and noise depend on it.
-        outliers: synthetic: shares of gross outliers.
-        sizes: scaling: numbers of images.
+        json: Write the numbers to this file after every run; runs it already holds are not repeated.
+        scenes: Which scenes.
+        seeds: Which seeds; scene, cameras, true field of view and noise depend on it.
+        outliers: Shares of gross outliers.
         threads: Processor threads; all by default.
     """
-    from proba.threads import set_threads
+    from proba.bench.synthetic import main
 
-    count = set_threads(threads)
+    set_threads(threads)
+    main(_file(json), scenes=scenes, seeds=seeds, outliers=outliers)
+
+
+def scaling(
+    json: Path | None = None, sizes: tuple[int, ...] = (10, 30, 100, 300, 1000), threads: int | None = None
+) -> None:
+    """Time and memory of the solver by number of images, with a plot.
+
+    Args:
+        json: Write the numbers to this file.
+        sizes: Numbers of images.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.scaling import main
+
+    main(_file(json), sizes=sizes, threads=set_threads(threads))
+
+
+def real(
+    data: Path,
+    json: Path | None = None,
+    sets: tuple[str, ...] = (),
+    seeds: tuple[int, ...] = (0, 1, 2),
+    hypotheses: tuple[str, ...] = ("portfolio",),
+    matcher: str = "auto",
+    colmap: bool = True,
+    perfect: bool = False,
+    cache: Path = Path("bench-out/cache"),
+    threads: int | None = None,
+) -> None:
+    """Photos with ground truth: ProBA and COLMAP (incremental, global) side by side.
+
+    Args:
+        data: Folder of sets, each with images/ and gt.json, or one such set.
+        json: Write the numbers to this file after every run, and a Markdown table beside it; runs it already holds
+            are not repeated.
+        sets: Only sets whose name holds one of these.
+        seeds: Seeds of ProBA; COLMAP gets the first.
+        hypotheses: portfolio, cold, or both.
+        matcher: Which matcher, see `proba match --list`.
+        colmap: Run COLMAP too.
+        perfect: Give the solver only matches that agree with the truth, to tell its faults from the matcher's.
+        cache: Matches and databases are kept here.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.real import main
+
+    main(
+        data,
+        _file(json),
+        sets=sets,
+        seeds=seeds,
+        hypotheses=hypotheses,
+        matcher=matcher,
+        colmap=colmap,
+        perfect=perfect,
+        cache=cache,
+        threads=set_threads(threads),
+    )
+
+
+BENCHMARKS: dict[str, Callable[..., None]] = {
+    "kernel": kernel,
+    "synthetic": synthetic,
+    "scaling": scaling,
+    "real": real,
+}
+
+
+def main(argv: Annotated[list[str], tyro.conf.Positional], /) -> None:
+    """Measure speed and accuracy on this machine: `proba bench --help`."""
+    tyro.extras.subcommand_cli_from_dict(BENCHMARKS, prog="proba bench", args=argv or ["--help"])
+
+
+def _file(json: Path | None) -> Path | None:
     if json:
         json.parent.mkdir(parents=True, exist_ok=True)
-    if what == "kernel":
-        from proba.bench.kernel import main as bench_kernel
-
-        bench_kernel(json)
-    elif what == "synthetic":
-        from proba.bench.synthetic import main as bench_synthetic
-
-        bench_synthetic(json, scenes=scenes, seeds=seeds, outliers=outliers)
-    else:
-        from proba.bench.scaling import main as bench_scaling
-
-        bench_scaling(json, sizes=sizes, threads=count)
+    return json
