@@ -33,6 +33,8 @@ from proba.solver.worlds import Worlds, start_worlds
 from proba.threads import one_torch_thread
 
 REPORT_EVERY = 50
+EARLY_REPORT_EVERY, EARLY_SHARE = 10, 0.1
+"""Observers are called more often during the first share of the iterations, in which poses move most."""
 WEIGHTS_EVERY = 10
 RUNNING_RATE = 0.02
 
@@ -252,20 +254,23 @@ class Solver:
         prune_at = {int(share * options.iterations): count for share, count in options.keep}
         key = fingerprint(self.problem, options) if checkpoint else ""
         begin, saved, first = time.monotonic(), time.monotonic(), self.iteration
+        if callback and first == 0:
+            callback(self._progress(math.nan))
         while self.iteration < options.iterations:
             if self.iteration in prune_at:
                 self._keep(prune_at[self.iteration])
             self.step()
-            if self.iteration % REPORT_EVERY and self.iteration != options.iterations:
-                continue
-            self._guard()
-            for name, loss in zip(self.worlds.names, self.worlds.loss.tolist(), strict=True):
-                self.history[name].append((self.iteration, loss))
             now = time.monotonic()
-            if checkpoint and now - saved >= options.checkpoint_seconds:
-                self.save(checkpoint, key)
-                saved = now
-            if callback:
+            report = self.iteration % REPORT_EVERY == 0 or self.iteration == options.iterations
+            if report:
+                self._guard()
+                for name, loss in zip(self.worlds.names, self.worlds.loss.tolist(), strict=True):
+                    self.history[name].append((self.iteration, loss))
+                if checkpoint and now - saved >= options.checkpoint_seconds:
+                    self.save(checkpoint, key)
+                    saved = now
+            early = self.iteration < EARLY_SHARE * options.iterations and self.iteration % EARLY_REPORT_EVERY == 0
+            if callback and (report or early):
                 left = (now - begin) / (self.iteration - first) * (options.iterations - self.iteration)
                 callback(self._progress(left))
         if checkpoint:
