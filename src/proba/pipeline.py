@@ -13,7 +13,7 @@ from proba.errors import GeometryError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
-from proba.refine import RefineOptions, refine
+from proba.refine import RefineOptions, RefineResult, refine
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
 
 
@@ -53,10 +53,17 @@ class Piece:
 
     reconstruction: Reconstruction
     hypotheses: list[dict]
-    """One a world: `name`, `loss`, `chosen`, whether it survived pruning, support, loss curve."""
+    """One a world: `name`, `loss`, `chosen`, whether it survived pruning, support before and after refinement, loss
+    curve."""
     iterations: int
     surviving_share: float
     """Share of observations that agree with the refined geometry."""
+    noise_px: float
+    """Standard deviation of one image coordinate of the matches, for an image of 1024 px."""
+    rescued: list[str]
+    """Images that the refinement placed anew."""
+    unplaced: list[str]
+    """Images that only keep the solver's pose."""
     seconds: dict[str, float]
 
 
@@ -75,6 +82,11 @@ class SolveResult:
     @property
     def reconstructions(self) -> list[Reconstruction]:
         return [piece.reconstruction for piece in self.pieces]
+
+    @property
+    def best(self) -> Reconstruction:
+        """The largest reconstruction."""
+        return self.pieces[0].reconstruction
 
 
 def solve_matches(
@@ -142,23 +154,28 @@ def _solve_piece(
     result = refine(matches, solver.solutions(), options.refine, progress=watch.stage)
     piece = Piece(
         reconstruction=result.reconstruction,
-        hypotheses=_hypotheses(solver, result.chosen),
+        hypotheses=_hypotheses(solver, result),
         iterations=solver.iteration,
         surviving_share=result.share,
+        noise_px=result.noise_px,
+        rescued=result.rescued,
+        unplaced=result.unplaced,
         seconds={"solve": solved - begin, "refine": time.perf_counter() - solved},
     )
     return piece, solver.interrupted
 
 
-def _hypotheses(solver: Solver, chosen: str) -> list[dict]:
+def _hypotheses(solver: Solver, result: RefineResult) -> list[dict]:
     support = dict(zip(solver.worlds.names, solver.epipolar(), strict=True))
+    explained = {world.name: world.share for world in result.worlds}
     return [
         {
             "name": name,
             "loss": curve[-1][1] if curve else None,
-            "chosen": name == chosen,
+            "chosen": name == result.chosen,
             "pruned_at": None if name in support else curve[-1][0] if curve else 0,
             "epipolar_share": support[name][0] if name in support else None,
+            "explained_share": explained.get(name),
             "curve": curve,
         }
         for name, curve in solver.history.items()

@@ -15,7 +15,7 @@ from proba.cli.solve import solve_options, solve_to_folder
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import save_ground_truth
-from proba.io.matches_h5 import load_matches, save_matches
+from proba.io.matches_h5 import save_matches
 from proba.io.reconstruction_folder import load_reconstruction
 from proba.report import prepare_output
 from proba.synthetic import Scene, make_scene, scene_matches
@@ -62,10 +62,11 @@ def main(
         request = MatchRequest(out / "images", out / "matches.h5", "auto", None, None, "auto", False, count)
         print(describe(match_with_progress(request, quiet=quiet)))
     solve_to_folder(
-        load_matches(out / "matches.h5"),
+        out / "matches.h5",
         out,
         images=None if exact else out / "images",
-        options=solve_options("portfolio", "camera", "free", seed),
+        options=solve_options(seed=seed),
+        threads=count,
         resume=False,
         quiet=quiet,
         seconds_before={"match": time.perf_counter() - begin},

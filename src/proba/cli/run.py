@@ -8,9 +8,9 @@ from typing import Annotated
 
 import tyro
 
-from proba.cli.match import MatchRequest, Pairs, describe, match_with_progress
-from proba.cli.solve import Focal, Hypotheses, Share, solve_options, solve_to_folder
-from proba.io.matches_h5 import load_matches
+from proba.api import Focal, Hypotheses, Pairs, Share
+from proba.cli.match import MatchRequest, describe, match_with_progress
+from proba.cli.solve import solve_options, solve_to_folder
 from proba.report import prepare_output
 from proba.threads import set_threads
 
@@ -61,10 +61,11 @@ def main(
     seconds = {"match": time.perf_counter() - begin}
     print(describe(summary))
     solve_to_folder(
-        load_matches(file),
+        file,
         out,
         images=images,
         options=solve_options(hypotheses, share, focal, seed),
+        threads=count,
         resume=resume,
         quiet=quiet,
         seconds_before=seconds,

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
+from proba import api
+from proba.api import Focal, Hypotheses, Share, solve_options
 from proba.cli.progress import ProgressBar
-from proba.io.colours import colour_points
-from proba.io.matches_h5 import load_matches
-from proba.matches import Matches
-from proba.pipeline import SolveOptions, solve_matches
-from proba.refine import RefineOptions
-from proba.report import prepare_output, write_results
-from proba.solver import SolverOptions
-from proba.threads import set_threads
-
-Hypotheses = Literal["portfolio", "cold"]
-Share = Literal["camera", "folder", "all", "none"]
-Focal = Literal["free", "init", "fixed"]
+from proba.pipeline import SolveOptions
+from proba.report import folder_summary
 
 
 def main(
@@ -43,7 +35,8 @@ def main(
     Args:
         matches: Matches file: h5 in hloc's dense layout (as `proba` writes it) or npz.
         out: Folder for the results; made if it does not exist.
-        images: Folder of the photos: colours for the points, and image sizes for matches files that lack them.
+        images: Folder of the photos: colours for the points, pictures for the report, and image sizes for matches files
+            that lack them.
         hypotheses: portfolio: several start fields of view, their mirror worlds, and one from two-view geometry. cold:
             the paper's strict regime, 45 degrees and its mirror.
         share: Images that share intrinsics: of one camera (equal size and EXIF camera), one folder, all, or none.
@@ -53,39 +46,31 @@ def main(
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
     """
-    set_threads(threads)
-    data = load_matches(matches, images=images)
-    prepare_output(out)
-    solve_to_folder(
-        data, out, images=images, options=solve_options(hypotheses, share, focal, seed), resume=resume, quiet=quiet
-    )
-
-
-def solve_options(hypotheses: Hypotheses, share: Share, focal: Focal, seed: int) -> SolveOptions:
-    """The settings of all stages from those of the command line."""
-    return SolveOptions(
-        solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed),
-        refine=RefineOptions(focal=focal, seed=seed),
-    )
+    options = solve_options(hypotheses, share, focal, seed)
+    solve_to_folder(matches, out, images=images, options=options, threads=threads, resume=resume, quiet=quiet)
 
 
 def solve_to_folder(
-    data: Matches,
+    matches: Path,
     out: Path,
     *,
     images: Path | None,
     options: SolveOptions,
+    threads: int | None,
     resume: bool,
     quiet: bool,
     seconds_before: dict[str, float] | None = None,
 ) -> None:
-    """Solve, colour, write and print the summary. `seconds_before` are stages that came before."""
+    """Solve with a progress display and print the summary. `seconds_before` are stages that came before."""
     with ProgressBar(quiet=quiet) as bar:
-        result = solve_matches(data, options, observer=bar, checkpoints=out / "checkpoint", resume=resume)
-        bar.stage("writing")
-        if images:
-            for reconstruction in result.reconstructions:
-                colour_points(reconstruction, images)
-        result.seconds = {**(seconds_before or {}), **result.seconds}
-        summary = write_results(out, data, result, options)
-    print(summary)
+        api.solve(
+            matches,
+            out=out,
+            images=images,
+            options=options,
+            threads=threads,
+            resume=resume,
+            observer=bar,
+            seconds_before=seconds_before,
+        )
+    print(folder_summary(out))

@@ -29,15 +29,22 @@ def prepare_output(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def write_results(folder: Path, matches: Matches, result: SolveResult, options: SolveOptions) -> str:
-    """Write model, cloud and reports; return a summary for the terminal. Finished runs keep no checkpoints."""
+def write_results(
+    folder: Path,
+    matches: Matches,
+    result: SolveResult,
+    options: SolveOptions,
+    *,
+    image_folder: Path | None = None,
+    matching: dict | None = None,
+) -> None:
+    """Write model, cloud and reports. Finished runs keep no checkpoints."""
     save_reconstruction(result.reconstructions, folder)
     report = report_dict(matches, result, options)
     atomic_write_text(folder / "report.json", json.dumps(_plain(report), indent=1, allow_nan=False))
     atomic_write_text(folder / "report.html", html_report(report, result.reconstructions))
     if not result.interrupted:
         shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    return _summary(folder, report)
 
 
 def report_dict(matches: Matches, result: SolveResult, options: SolveOptions) -> dict:
@@ -130,7 +137,9 @@ def _plain(value):
     return value
 
 
-def _summary(folder: Path, report: dict) -> str:
+def folder_summary(folder: Path) -> str:
+    """What a result folder holds, for the terminal."""
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     lines = [f"{report['registered']} of {report['images']} images posed"]
     if len(report["components"]) > 1:
         lines[0] += f" in {len(report['components'])} pieces"
