@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+
+from proba.errors import InputError
+from proba.geometry import camera as lens
 
 
 @dataclass(kw_only=True)
@@ -26,6 +30,21 @@ class Camera:
     @property
     def principal_point_px(self) -> np.ndarray:  # [2] cx, cy
         return self.params[2:4] if self.model == "PINHOLE" else self.params[1:3]
+
+    @property
+    def fov_deg(self) -> float:
+        """Field of view along the longest side."""
+        focal_px = self.focal_px[0 if self.width >= self.height else 1]
+        return float(lens.fov_from_focal(focal_px, max(self.width, self.height)))
+
+    def project(self, points_cam: np.ndarray) -> np.ndarray:
+        """Pixels [..., 2] of points [..., 3] in the camera's frame; NaN behind it."""
+        return lens.project(self.model, self.params, points_cam)
+
+    def rays(self, xy: np.ndarray) -> np.ndarray:
+        """Homogeneous rays (x/z, y/z, 1) [..., 3] of pixels [..., 2], distortion undone."""
+        ray = lens.unproject(self.model, self.params, xy)
+        return np.concatenate([ray, np.ones_like(ray[..., :1])], axis=-1)
 
 
 @dataclass(kw_only=True)
@@ -56,6 +75,76 @@ class Reconstruction:
     log_depth: np.ndarray | None = None  # [N, m, m] float32, see proba.solution.Solution
     log_variance: np.ndarray | None = None  # [N, m, m] float32
     edges: list[dict] = field(default_factory=list)
-    """One a pair: names `i`, `j`, `matches`, `weight`."""
+    """One a pair: names `i`, `j`, `matches`, `weight`, and the shares of its matches that two-view geometry alone
+    could explain (`explainable`) and that the reconstruction does explain (`explained`)."""
     notes: list[str] = field(default_factory=list)
     """Warnings with advice, for the report."""
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.image_names)
+
+    def index(self, image: str | int) -> int:
+        """Position of an image, given by name or already by position."""
+        if isinstance(image, str):
+            if image not in self.image_names:
+                raise InputError(f"The reconstruction has no image {image!r}; it has e.g. {self.image_names[0]!r}.")
+            return self.image_names.index(image)
+        if not -len(self) <= image < len(self):
+            raise InputError(f"The reconstruction has {len(self)} images; there is none number {image}.")
+        return image % len(self)
+
+    def camera(self, image: str | int) -> Camera:
+        """Intrinsics of an image."""
+        return self.cameras[self.camera_of_image[self.index(image)]]
+
+    @property
+    def poses(self) -> dict[str, np.ndarray]:
+        """`cam_from_world` [4, 4] by image name."""
+        return dict(zip(self.image_names, self.cam_from_world, strict=True))
+
+    @property
+    def world_from_cam(self) -> np.ndarray:  # [N, 4, 4]
+        return np.linalg.inv(self.cam_from_world)
+
+    @property
+    def centres(self) -> np.ndarray:  # [N, 3], camera centres in the world
+        return self.world_from_cam[:, :3, 3]
+
+    def project(self, image: str | int, xyz: np.ndarray) -> np.ndarray:
+        """Pixels [..., 2] of world points [..., 3] in an image; NaN behind the camera."""
+        pose = self.cam_from_world[self.index(image)]
+        return self.camera(image).project(np.asarray(xyz) @ pose[:3, :3].T + pose[:3, 3])
+
+    def depth(self, image: str | int, xy: np.ndarray | None = None) -> np.ndarray:
+        """Depth (z, scene units) of an image: its whole map [m, m], or at pixels `xy` [K, 2] as [K]."""
+        return self._depth_and_sigma(image, xy)[0]
+
+    def depth_sigma(self, image: str | int, xy: np.ndarray | None = None) -> np.ndarray:
+        """Standard deviation of `depth`, of the same shape."""
+        return self._depth_and_sigma(image, xy)[1]
+
+    def _depth_and_sigma(self, image: str | int, xy: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        from proba.dense import depth_at, maps_of  # needs this module
+
+        index = self.index(image)
+        if xy is not None:
+            return depth_at(self, index, xy)
+        log_depth, log_variance = maps_of(self)
+        return np.exp(log_depth[index]), np.exp(log_variance[index] / 2)
+
+    def save(self, folder: str | Path) -> None:
+        """Write COLMAP model, cloud, maps and uncertainties, as `proba solve` does."""
+        from proba.io.reconstruction_folder import save_reconstruction  # needs this module
+
+        save_reconstruction([self], folder)
+
+    @staticmethod
+    def load(folder: str | Path, index: int = 0) -> Reconstruction:
+        """Read a folder that `save`, `proba run` or `proba solve` wrote; `index` counts its pieces, largest first."""
+        from proba.io.reconstruction_folder import load_reconstruction  # needs this module
+
+        pieces = load_reconstruction(folder)
+        if not 0 <= index < len(pieces):
+            raise InputError(f"{folder} holds {len(pieces)} reconstructions; there is none number {index}.")
+        return pieces[index]

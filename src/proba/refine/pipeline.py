@@ -116,6 +116,8 @@ def refine(
         sigma = point_std(cloud, cameras, last.loss_px)  # [T]
     names = [matches.images[k].name for k in solution.graph.images]
     reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
+    for edge, could, does in zip(reconstruction.edges, pairs.potential, pairs.support(cloud), strict=True):
+        edge |= {"explainable": float(could), "explained": float(does)}
     reconstruction.notes = _notes(cloud, cameras, sigma, freedom, unplaced, names)
     return RefineResult(
         reconstruction=reconstruction,
