@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from proba.dense import fit_maps, sample_maps
 from proba.matches import Matches
 from proba.reconstruction import Camera, Points, Reconstruction
 from proba.refine.bundle import CX, CY, FX, FY, MODEL_PARAMETERS, Bundle, per_track_sum, reprojection_errors
 from proba.refine.tracks import Tracks
-from proba.refine.triangulate import observed_depths, sample_maps
+from proba.refine.triangulate import observed_depths
 from proba.refine.uncertainty import CameraUncertainty
 from proba.solution import Solution
 
@@ -42,7 +43,7 @@ def assemble(
     names = [matches.images[k].name for k in graph.images]
     counts = [len(matches.pairs[int(graph.images[i]), int(graph.images[j])].points_i) for i, j in graph.edges]
     log_depth, log_variance = _aligned_maps(bundle, solution)
-    return Reconstruction(
+    reconstruction = Reconstruction(
         image_names=names,
         cameras=[_camera(matches, solution, bundle, uncertainty, unit, c) for c in range(bundle.n_cameras)],
         camera_of_image=bundle.camera_of_image.copy(),
@@ -56,6 +57,8 @@ def assemble(
             for (i, j), count, weight in zip(graph.edges, counts, solution.edge_weight, strict=True)
         ],
     )
+    reconstruction.log_depth, reconstruction.log_variance = fit_maps(reconstruction)
+    return reconstruction
 
 
 def _camera(
@@ -101,7 +104,7 @@ def _points(bundle: Bundle, sigma: np.ndarray, tracks: Tracks, unit: np.ndarray)
 
 
 def _aligned_maps(bundle: Bundle, solution: Solution) -> tuple[np.ndarray, np.ndarray]:
-    """The solver's maps in the scale of the bundle: shifted to the median depth of the points of each image."""
+    """The solver's maps in the scale of the bundle, for images with too few points to fit maps to."""
     image = bundle.tracks.image[bundle.alive]  # [U]
     camera = bundle.camera_of_image[bundle.tracks.image]
     relative = (bundle.tracks.xy / bundle.camera_size[camera])[bundle.alive]  # [U, 2]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from proba.dense import sample_maps
 from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
 from proba.refine.point_kernel import refine_points_kernel
 from proba.refine.tracks import Tracks
@@ -27,19 +28,6 @@ def points_from_depth_maps(bundle: Bundle, log_depth: np.ndarray) -> Bundle:
     cam_from_world = bundle.cam_from_world[image]  # [K, 4, 4]
     lifted = np.einsum("kji,kj->ki", cam_from_world[:, :3, :3], point_cam - cam_from_world[:, :3, 3])  # [K, 3]
     return replace(bundle, xyz=_track_median(tracks, lifted), alive=np.ones(len(image), bool))
-
-
-def sample_maps(maps: np.ndarray, image: np.ndarray, relative: np.ndarray) -> np.ndarray:
-    """Bilinear samples [K] of `maps` [N, m, m] at `relative` [K, 2] positions (0..1 over width and height)."""
-    side = maps.shape[1]
-    grid = np.clip(relative * side - 0.5, 0, side - 1)  # [K, 2]
-    low = np.floor(grid).astype(np.int64)
-    high = np.minimum(low + 1, side - 1)
-    ax, ay = (grid - low).T  # [K]
-    (x0, y0), (x1, y1) = low.T, high.T
-    upper = (1 - ax) * maps[image, y0, x0] + ax * maps[image, y0, x1]
-    lower = (1 - ax) * maps[image, y1, x0] + ax * maps[image, y1, x1]
-    return (1 - ay) * upper + ay * lower
 
 
 def triangulate(bundle: Bundle, max_error: float, images: np.ndarray | None = None) -> Bundle:
