@@ -41,9 +41,9 @@ class EpipolarScore:
     The likelihood cannot rank worlds of different field of view at the coarse stage (it favours wide ones); this can.
     """
 
-    def __init__(self, matches: PackedMatches):
+    def __init__(self, matches: PackedMatches, max_samples: int = MAX_SAMPLES):
         edges = matches.edges.long()
-        per_edge = max(8, min(SAMPLES_PER_EDGE, MAX_SAMPLES // max(1, len(edges))))
+        per_edge = max(8, min(SAMPLES_PER_EDGE, max_samples // max(1, len(edges))))
         slot = torch.arange(per_edge)
         take = torch.minimum(matches.count[:, None], torch.tensor(per_edge))  # [E, 1]
         self.valid = slot < take  # [E, K]

@@ -35,6 +35,8 @@ from proba.threads import one_torch_thread
 REPORT_EVERY = 50
 EARLY_REPORT_EVERY, EARLY_SHARE = 10, 0.1
 """Observers are called more often during the first share of the iterations, in which poses move most."""
+GLANCE_SAMPLES = 2000
+"""Matches that rank the worlds for a display; all of `EpipolarScore` would take a fifth of the solve."""
 WEIGHTS_EVERY = 10
 RUNNING_RATE = 0.02
 
@@ -76,6 +78,7 @@ class Solver:
         self.damping = 1.0
         """Factor on all step sizes, halved when every world diverges."""
         self.score = EpipolarScore(problem.matches)
+        self.glance = EpipolarScore(problem.matches, GLANCE_SAMPLES)
         self.evaluate = (
             partial(kernels.evaluate, workspace=kernels.Workspace(), threads=numba.get_num_threads())
             if options.backend == "fused"
@@ -295,11 +298,12 @@ class Solver:
         self.history = header["history"]
         self._good = self.worlds.copy()
 
-    def epipolar(self) -> list[tuple[float, float]]:
+    def epipolar(self, score: EpipolarScore | None = None) -> list[tuple[float, float]]:
         """Share of supporting matches and median epipolar distance of every world."""
+        score = score or self.score
         poses = self.tree.edge_poses(self.worlds.parent_from_child)
         tan = self.image_log_tan().exp()
-        return [self.score.share(poses[b], tan[b]) for b in range(len(self.worlds.names))]
+        return [score.share(poses[b], tan[b]) for b in range(len(self.worlds.names))]
 
     def _keep(self, count: int) -> None:
         shares = np.array([share for share, _ in self.epipolar()])
@@ -320,7 +324,7 @@ class Solver:
         self._good = self.worlds.copy()
 
     def _progress(self, seconds_left: float) -> Progress:
-        support = self.epipolar()
+        support = self.epipolar(self.glance)
         best = int(np.argmax([share for share, _ in support]))
         return Progress(
             iteration=self.iteration,

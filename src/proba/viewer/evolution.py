@@ -1,0 +1,145 @@
+"""The history of a solve, light enough to keep: DIR/evolution.npz.
+
+A frame is the state of one world at one iteration: poses, fields of view, edge weights, and the Gaussians of a few
+thousand pixels. All frames of one connected piece are stacked in common arrays:
+
+    frames of the chosen world, cold start to end     the timeline
+    the refined result                                the last frame of the timeline
+    one frame of every other world                    how it ended
+
+The frames are aligned to the refined result, so that playback shows what the solver did and not how its gauge drifted.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from proba.errors import InputError
+from proba.geometry.sim3 import Sim3
+from proba.io.atomic import atomic_path
+
+FILE = "evolution.npz"
+REFINED = "refined"
+VERSION = 1
+
+
+@dataclass(kw_only=True)
+class Evolution:
+    """F frames of N images, E edges and P sampled pixels."""
+
+    image_names: list[str]
+    size_px: np.ndarray  # [N, 2] int, width and height
+    edges: np.ndarray  # [E, 2] int
+    point_image: np.ndarray  # [P] int
+    point_xy: np.ndarray  # [P, 2] float32, about the image centre in units of half the longest side
+    worlds: list[dict]
+    """One a hypothesis: `name`, `loss`, `chosen`, `pruned_at` (iteration, or None)."""
+    world: np.ndarray  # [F] int, index into worlds; -1 for the refined result
+    iteration: np.ndarray  # [F] int
+    loss: np.ndarray  # [F] float32; NaN where unknown
+    cam_from_world: np.ndarray  # [F, N, 3, 4] float32
+    tan: np.ndarray  # [F, N] float32, tangent of half the field of view along the longest side
+    edge_weight: np.ndarray  # [F, E] float16
+    log_depth: np.ndarray  # [F, P] float16
+    log_sigma: np.ndarray  # [F, P] float16, logarithm of the Gaussian's standard deviation in scene units
+
+    @property
+    def chosen(self) -> int:
+        """Index of the world the result comes from."""
+        return next((k for k, world in enumerate(self.worlds) if world["chosen"]), 0)
+
+    @property
+    def timeline(self) -> np.ndarray:
+        """Frames [S] from the cold start to the refined result."""
+        return np.flatnonzero((self.world == self.chosen) | (self.world == -1))
+
+    @property
+    def endings(self) -> np.ndarray:
+        """Last frame [B] of every world."""
+        return np.array([np.flatnonzero(self.world == k)[-1] for k in range(len(self.worlds))])
+
+    def points(self, frame: int) -> np.ndarray:  # [P, 3]
+        """Where the sampled pixels are in a frame's world."""
+        depth = np.exp(self.log_depth[frame].astype(np.float64))  # [P]
+        tan = self.tan[frame][self.point_image].astype(np.float64)  # [P]
+        in_camera = depth[:, None] * np.column_stack([self.point_xy * tan[:, None], np.ones(len(depth))])  # [P, 3]
+        pose = self.cam_from_world[frame][self.point_image].astype(np.float64)  # [P, 3, 4]
+        return np.einsum("pji,pj->pi", pose[:, :, :3], in_camera - pose[:, :, 3])
+
+    def fov_deg(self, frame: int) -> float:
+        """Median field of view of a frame along the longest side."""
+        return float(np.degrees(2 * np.arctan(np.median(self.tan[frame]))))
+
+    def title(self, frame: int) -> str:
+        """What a frame shows, in one line."""
+        fov = f"FoV {self.fov_deg(frame):.1f}°"
+        if self.world[frame] < 0:
+            return f"refined   {fov}"
+        loss = f"loss {self.loss[frame]:.2f}   " if np.isfinite(self.loss[frame]) else ""
+        return f"{self.worlds[self.world[frame]]['name']}   iteration {self.iteration[frame]}   {loss}{fov}"
+
+    def align(self) -> None:
+        """Move every frame to the last one, which must be the refined result."""
+        target = self.points(len(self.world) - 1)
+        for frame in range(len(self.world) - 1):
+            gap = self.log_depth[-1].astype(np.float64) - self.log_depth[frame].astype(np.float64)  # [P]
+            similarity = gentle_alignment(self.points(frame), target, scale=float(np.exp(np.median(gap))))
+            poses = np.tile(np.eye(4), (len(self.size_px), 1, 1))  # [N, 4, 4]
+            poses[:, :3] = self.cam_from_world[frame]
+            self.cam_from_world[frame] = similarity.apply_to_poses(poses)[:, :3]
+            self.log_depth[frame] += np.log(similarity.scale)
+            self.log_sigma[frame] += np.log(similarity.scale)
+
+
+def gentle_alignment(source: np.ndarray, target: np.ndarray, *, scale: float, stiffness: float = 0.2) -> Sim3:
+    """target_from_source of points [P, 3] at a given scale, whose rotation stays near the identity while in doubt.
+
+    A cold start resembles its result from no side, and least squares would turn it by anything. Frames share the root
+    camera's axes, so a pull towards the identity makes the rotation a smooth function of the frame.
+    """
+    middle_source, middle_target = np.median(source, axis=0), np.median(target, axis=0)
+    a, b = scale * (source - middle_source), target - middle_target  # [P, 3]
+    near = np.linalg.norm(b, axis=1) <= 3 * np.median(np.linalg.norm(b, axis=1))  # far points are the least certain
+    norm = np.sqrt((a[near] ** 2).sum() * (b[near] ** 2).sum())
+    cross = b[near].T @ a[near] / norm if norm > 0 else np.zeros((3, 3))
+    U, _, Vh = np.linalg.svd(cross + stiffness / 3 * np.eye(3))
+    rotation = (U * [1, 1, np.sign(np.linalg.det(U @ Vh))]) @ Vh
+    return Sim3(scale, rotation, middle_target - scale * rotation @ middle_source)
+
+
+def save_evolutions(path: str | Path, evolutions: Sequence[Evolution], *, photos: str | None = None) -> None:
+    """Write one history a connected piece. `photos` is where the images are, relative to the file."""
+    header = {"version": VERSION, "pieces": len(evolutions), "photos": photos}
+    arrays = {"header": np.array(json.dumps(header))}
+    for k, evolution in enumerate(evolutions):
+        for field in fields(evolution):
+            value = getattr(evolution, field.name)
+            is_array = isinstance(value, np.ndarray)
+            arrays[f"{field.name}_{k}"] = value if is_array else np.array(json.dumps(value))
+    with atomic_path(path) as temporary:
+        np.savez(temporary, **arrays)  # type: ignore[arg-type]
+
+
+def load_evolutions(path: str | Path) -> tuple[list[Evolution], str | None]:
+    """The histories of all pieces, and where the photos are, relative to the file."""
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            if header["version"] != VERSION:
+                raise ValueError(f"version {header['version']}, not {VERSION}")
+            names = [field.name for field in fields(Evolution)]
+            pieces = [{name: _value(file[f"{name}_{k}"]) for name in names} for k in range(header["pieces"])]
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is damaged or of another version ({error}). Delete it, or run again.") from error
+    return [Evolution(**piece) for piece in pieces], header["photos"]
+
+
+def _value(array: np.ndarray):
+    return json.loads(str(array)) if array.dtype.kind == "U" else array

@@ -1,0 +1,199 @@
+"""Takes notes while it solves. Only reads: the result is the same, bit for bit, with and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from proba.geometry import se3
+from proba.graph import ViewGraph
+from proba.matches import ImageInfo, Matches
+from proba.pipeline import Piece
+from proba.reconstruction import Reconstruction
+from proba.refine.triangulate import sample_maps
+from proba.solver import Progress
+from proba.solver.problem import Problem
+from proba.viewer.evolution import Evolution
+
+MAX_POINTS = 3000
+EARLY_SHARE, EARLY_STEPS, STEPS = 0.1, 240, 60
+"""Frames are at least 1/EARLY_STEPS of the run apart in its first tenth, 1/STEPS later."""
+
+
+@dataclass
+class _Note:
+    """All worlds at one iteration."""
+
+    iteration: int
+    names: list[str]
+    loss: np.ndarray  # [B]
+    parent_from_child: np.ndarray  # [B, N, 3, 4] float32
+    log_tan: np.ndarray  # [B, C]
+    edge_weight: np.ndarray  # [B, E]
+    samples: np.ndarray  # [B, P, 2] float32, log-depth and log-variance
+
+
+class PixelSample:
+    """A few matched pixels of every image, whose Gaussians are followed."""
+
+    def __init__(self, problem: Problem, max_points: int = MAX_POINTS):
+        packed = problem.matches
+        edges, count, offset = packed.edges.numpy(), packed.count.numpy(), packed.offset.numpy()
+        degree = np.bincount(edges.ravel(), minlength=problem.n_images)  # [N]
+        wanted = -(-max(1, max_points // problem.n_images) // np.maximum(degree, 1))  # [N], of each edge
+        image, xy = [], []
+        for x, y, side in ((packed.x_i, packed.y_i, 0), (packed.x_j, packed.y_j, 1)):
+            both = np.column_stack([x.numpy(), y.numpy()])
+            for e, node in enumerate(edges[:, side]):  # matches are shuffled: the first ones are a fair sample
+                taken = both[offset[e] : offset[e] + min(count[e], wanted[node])]
+                xy.append(taken)
+                image.append(np.full(len(taken), node))
+        keep = _thinned(sum(map(len, xy)), max_points)
+        self.image = np.concatenate(image)[keep]  # [P]
+        self.xy = np.concatenate(xy)[keep]  # [P, 2]
+        extent = packed.extent.numpy()[self.image]  # [P, 2]
+        self.relative = (self.xy / extent + 1) / 2  # [P, 2], 0..1 over width and height
+        self._level = 0
+
+    def __call__(self, maps: np.ndarray) -> np.ndarray:
+        """Bilinear samples [B, P, 2] of log-depth and log-variance in padded maps [B, N, L + 1, L + 1, channels]."""
+        level = maps.shape[2] - 1
+        if level != self._level:
+            self._level = level
+            self._cells, self._weights = _corners(self.image, self.relative, level)
+        flat = maps.reshape(len(maps), -1, maps.shape[-1])  # [B, N (L + 1)^2, channels]
+        out = np.zeros((len(maps), len(self.image), 2), np.float32)
+        for cell, weight in zip(self._cells, self._weights, strict=True):
+            out += weight[:, None] * flat.take(cell, axis=1)[..., :2]
+        return out
+
+
+def _thinned(total: int, most: int) -> np.ndarray:
+    """At most `most` of `total` indices, evenly spaced."""
+    return np.arange(total) if total <= most else np.linspace(0, total - 1, most).astype(int)
+
+
+def _corners(image: np.ndarray, relative: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """The four cells around each position [P, 2] of an image [P]: flat indices [4, P] and weights [4, P].
+
+    The padding beyond the last cell only ever gets the weight zero, see docs/conventions.md.
+    """
+    grid = np.clip(relative * level - 0.5, 0, level - 1)  # [P, 2]
+    low = np.floor(grid).astype(int)
+    (x, y), (a, b) = low.T, (grid - low).astype(np.float32).T
+    first = (image * (level + 1) + y) * (level + 1) + x  # [P]
+    cells = np.stack([first, first + 1, first + level + 1, first + level + 2])
+    return cells, np.stack([(1 - a) * (1 - b), a * (1 - b), (1 - a) * b, a * b])
+
+
+class _Tape:
+    """The notes of one connected piece."""
+
+    def __init__(self, images: list[ImageInfo]):
+        self.images = images
+        self.notes: list[_Note] = []
+        self.problem: Problem | None = None
+        self._due = 0.0
+
+    def add(self, progress: Progress) -> None:
+        if self.problem is None:
+            self.problem = progress.problem
+            self.sample = PixelSample(progress.problem)
+        if progress.iteration < self._due and progress.iteration != progress.iterations:
+            return
+        early = progress.iteration < EARLY_SHARE * progress.iterations
+        self._due = progress.iteration + progress.iterations / (EARLY_STEPS if early else STEPS)
+        worlds = progress.worlds
+        self.notes.append(
+            _Note(
+                iteration=progress.iteration,
+                names=list(worlds.names),
+                loss=worlds.loss.numpy().copy(),
+                parent_from_child=worlds.parent_from_child[..., :3, :].float().numpy().copy(),
+                log_tan=worlds.log_tan[..., 0].numpy().copy(),
+                edge_weight=worlds.edge_weight.numpy().copy(),
+                samples=self.sample(worlds.maps.numpy()),
+            )
+        )
+
+    def evolution(self, piece: Piece) -> Evolution:
+        assert self.problem is not None
+        worlds = [{key: h[key] for key in ("name", "loss", "chosen", "pruned_at")} for h in piece.hypotheses]
+        worlds = [world for world in worlds if any(world["name"] in note.names for note in self.notes)]
+        chosen = next((k for k, world in enumerate(worlds) if world["chosen"]), 0)
+        frames = [
+            (k, note, note.names.index(world["name"]))
+            for k, world in enumerate(worlds)
+            for note in self._of_world(world["name"], only_last=k != chosen)
+        ]
+        frames.sort(key=lambda frame: frame[0] == chosen)  # the timeline last, then the refined result
+        refined = self._refined(piece.reconstruction)
+        log_tan = np.stack([note.log_tan[b] for _, note, b in frames])[:, self.problem.camera_of_image.numpy()]
+        weight = np.stack([note.edge_weight[b] for _, note, b in frames])  # [F, E]
+        log_depth, log_variance = np.stack([note.samples[b].T for _, note, b in frames], axis=1)  # [F, P]
+        poses = self._cam_from_world([note.parent_from_child[b] for _, note, b in frames])
+        evolution = Evolution(
+            image_names=[info.name for info in self.images],
+            size_px=np.array([[info.width, info.height] for info in self.images]),
+            edges=self.problem.graph.edges.astype(np.int32),
+            point_image=self.sample.image.astype(np.int32),
+            point_xy=self.sample.xy.astype(np.float32),
+            worlds=worlds,
+            world=np.array([*(k for k, _, _ in frames), -1]),
+            iteration=np.array([*(note.iteration for _, note, _ in frames), self.notes[-1].iteration]),
+            loss=np.array([*(note.loss[b] for _, note, b in frames), np.nan], np.float32),
+            cam_from_world=np.concatenate([poses, refined[0][None]]).astype(np.float32),
+            tan=np.concatenate([np.exp(log_tan), refined[1][None]]).astype(np.float32),
+            edge_weight=np.concatenate([weight, weight[-1:]]).astype(np.float16),
+            log_depth=np.concatenate([log_depth, refined[2][None]]).astype(np.float16),
+            log_sigma=(np.concatenate([log_variance, refined[3][None]]) / 2).astype(np.float16),
+        )
+        evolution.align()
+        return evolution
+
+    def _of_world(self, name: str, *, only_last: bool) -> list[_Note]:
+        notes = [note for note in self.notes if name in note.names]
+        return notes[-1:] if only_last else notes
+
+    def _cam_from_world(self, parent_from_child: list[np.ndarray]) -> np.ndarray:  # [F, N, 3, 4]
+        assert self.problem is not None
+        motion = np.tile(np.eye(4), (len(parent_from_child), len(self.images), 1, 1))  # [F, N, 4, 4]
+        motion[:, :, :3] = np.stack(parent_from_child)
+        return se3.inverse(self.problem.tree.compose(torch.from_numpy(motion))).numpy()[:, :, :3]
+
+    def _refined(self, rec: Reconstruction) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Poses [N, 3, 4], tangents [N], log-depth and log-variance [P] of the result."""
+        cameras = [rec.cameras[k] for k in rec.camera_of_image]
+        tan = np.array([max(camera.width, camera.height) / 2 / camera.focal_px[0] for camera in cameras])
+        log_depth, log_variance = (
+            np.zeros(len(self.sample.image))
+            if maps is None
+            else sample_maps(maps, self.sample.image, self.sample.relative)
+            for maps in (rec.log_depth, rec.log_variance)
+        )
+        return rec.cam_from_world[:, :3], tan, log_depth, log_variance
+
+
+class Recorder:
+    """An observer that keeps a light history of every piece."""
+
+    def __init__(self, matches: Matches):
+        self._images = matches.images
+        self._tapes: list[_Tape] = []
+
+    def piece(self, index: int, total: int, graph: ViewGraph) -> None:
+        self._tapes.append(_Tape([self._images[k] for k in graph.images]))
+
+    def iteration(self, progress: Progress) -> None:
+        self._tapes[-1].add(progress)
+
+    def stage(self, text: str) -> None: ...
+
+    def evolutions(self, pieces: Sequence[Piece]) -> list[Evolution]:
+        """One history a finished piece; none if one was resumed after its last iteration."""
+        tape_of = {tuple(info.name for info in tape.images): tape for tape in self._tapes if tape.notes}
+        found = [tape_of.get(tuple(piece.reconstruction.image_names)) for piece in pieces]
+        return [tape.evolution(piece) for tape, piece in zip(found, pieces, strict=True) if tape]
