@@ -12,12 +12,14 @@ from proba.io.matches_h5 import load_matches
 from proba.matches import Matches
 from proba.matching import MatchOptions, PairOptions, match_folder
 from proba.matching.folder import Observer as MatchObserver
-from proba.pipeline import Observer, SolveOptions, SolveResult, solve_matches
+from proba.pipeline import Observer, SolveOptions, SolveResult, Together, solve_matches
 from proba.refine import RefineOptions
 from proba.report import prepare_output, write_results
 from proba.report.matching import matching_facts
 from proba.solver import SolverOptions
 from proba.threads import set_threads
+from proba.viewer.evolution import EVOLUTION_FILE, save_evolutions
+from proba.viewer.recorder import Recorder
 
 Pairs = Literal["auto", "exhaustive", "shortlist", "sequential"]
 Hypotheses = Literal["portfolio", "cold"]
@@ -125,15 +127,17 @@ def solve(
     options = options or solve_options(hypotheses, share, focal, seed)
     folder = _folder(out)
     checkpoints = None if folder is None else folder / "checkpoint"
-    result = solve_matches(data, options, observer=observer, checkpoints=checkpoints, resume=resume)
+    recorder = None if folder is None else Recorder(data)
+    watch = Together(observer, recorder)
+    result = solve_matches(data, options, observer=watch, checkpoints=checkpoints, resume=resume)
     result.seconds = {**(seconds_before or {}), **result.seconds}
     photos = None if images is None else Path(images).absolute()
-    if observer is not None:
-        observer.stage("writing")
+    watch.stage("writing")
     if photos is not None:
         for reconstruction in result.reconstructions:
             colour_points(reconstruction, photos)
-    if folder is not None:
+    if folder is not None and recorder is not None:
+        save_evolutions(folder / EVOLUTION_FILE, recorder.evolutions(result.pieces))
         matching = None if isinstance(matches, Matches) else matching_facts(Path(matches))
         write_results(folder, data, result, options, image_folder=photos, matching=matching)
     return result

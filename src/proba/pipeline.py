@@ -39,12 +39,23 @@ class Observer(Protocol):
         """Something else takes time now."""
 
 
-class Silent:
-    """The observer that does not look."""
+class Together:
+    """Several observers as one, or none."""
 
-    def piece(self, index: int, total: int, graph: ViewGraph) -> None: ...
-    def iteration(self, progress: Progress) -> None: ...
-    def stage(self, text: str) -> None: ...
+    def __init__(self, *observers: Observer | None):
+        self.observers = [observer for observer in observers if observer is not None]
+
+    def piece(self, index: int, total: int, graph: ViewGraph) -> None:
+        for observer in self.observers:
+            observer.piece(index, total, graph)
+
+    def iteration(self, progress: Progress) -> None:
+        for observer in self.observers:
+            observer.iteration(progress)
+
+    def stage(self, text: str) -> None:
+        for observer in self.observers:
+            observer.stage(text)
 
 
 @dataclass(kw_only=True)
@@ -103,7 +114,7 @@ def solve_matches(
     interrupted or killed can be resumed to the same bits.
     """
     options = options or SolveOptions()
-    watch = observer or Silent()
+    watch = Together(observer)
     begin = time.perf_counter()
     graphs, isolated = build_view_graphs(matches, options.graph)
     seconds = {"graph": time.perf_counter() - begin}

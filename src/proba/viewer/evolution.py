@@ -24,8 +24,7 @@ from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
 from proba.io.atomic import atomic_path
 
-FILE = "evolution.npz"
-REFINED = "refined"
+EVOLUTION_FILE = "evolution.npz"
 VERSION = 1
 
 
@@ -113,9 +112,9 @@ def gentle_alignment(source: np.ndarray, target: np.ndarray, *, scale: float, st
     return Sim3(scale, rotation, middle_target - scale * rotation @ middle_source)
 
 
-def save_evolutions(path: str | Path, evolutions: Sequence[Evolution], *, photos: str | None = None) -> None:
-    """Write one history a connected piece. `photos` is where the images are, relative to the file."""
-    header = {"version": VERSION, "pieces": len(evolutions), "photos": photos}
+def save_evolutions(path: str | Path, evolutions: Sequence[Evolution]) -> None:
+    """Write one history a connected piece."""
+    header = {"version": VERSION, "pieces": len(evolutions)}
     arrays = {"header": np.array(json.dumps(header))}
     for k, evolution in enumerate(evolutions):
         for field in fields(evolution):
@@ -126,8 +125,8 @@ def save_evolutions(path: str | Path, evolutions: Sequence[Evolution], *, photos
         np.savez(temporary, **arrays)  # type: ignore[arg-type]
 
 
-def load_evolutions(path: str | Path) -> tuple[list[Evolution], str | None]:
-    """The histories of all pieces, and where the photos are, relative to the file."""
+def load_evolutions(path: str | Path) -> list[Evolution]:
+    """The histories of all pieces."""
     path = Path(path)
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -138,7 +137,7 @@ def load_evolutions(path: str | Path) -> tuple[list[Evolution], str | None]:
             pieces = [{name: _value(file[f"{name}_{k}"]) for name in names} for k in range(header["pieces"])]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is damaged or of another version ({error}). Delete it, or run again.") from error
-    return [Evolution(**piece) for piece in pieces], header["photos"]
+    return [Evolution(**piece) for piece in pieces]
 
 
 def _value(array: np.ndarray):
