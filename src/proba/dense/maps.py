@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solveh_banded
 from scipy.ndimage import distance_transform_edt
 
-from proba.reconstruction import Reconstruction
+from proba.reconstruction import Camera, Reconstruction
 
 SIDE = 64
 """Cells along each side of a fitted map; 32 cells miss held-out points by a fifth more."""
@@ -27,6 +27,14 @@ def sample_maps(maps: np.ndarray, image: np.ndarray, relative: np.ndarray) -> np
     """Bilinear samples [K] of `maps` [N, m, m] at `relative` [K, 2] positions (0..1 over width and height)."""
     index, weight = _corners(maps.shape[1], relative)
     return (maps.reshape(len(maps), -1)[np.asarray(image)[:, None], index] * weight).sum(axis=1)
+
+
+def pixel_grid(camera: Camera, step_px: float) -> tuple[np.ndarray, int, int]:
+    """Pixels [rows * columns, 2], row by row, at the centres of equal cells of about `step_px`; rows and columns."""
+    columns, rows = (max(1, round(side / step_px)) for side in (camera.width, camera.height))
+    x = (np.arange(columns) + 0.5) * camera.width / columns
+    y = (np.arange(rows) + 0.5) * camera.height / rows
+    return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), rows, columns
 
 
 def depth_at(reconstruction: Reconstruction, image: int, xy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

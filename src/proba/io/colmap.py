@@ -17,13 +17,13 @@ from proba.reconstruction import Camera, Points, Reconstruction
 MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 
 
-def write_colmap(reconstruction: Reconstruction, folder: str | Path) -> None:
-    """Write cameras.bin, images.bin, points3D.bin (and COLMAP 3.12's rigs.bin, frames.bin) into a folder."""
+def write_colmap(reconstruction: Reconstruction, folder: str | Path, *, text: bool = False) -> None:
+    """Write cameras, images, points3D (and COLMAP 3.12's rigs and frames) into a folder, as .bin or .txt files."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     model = to_pycolmap(reconstruction)
     with tempfile.TemporaryDirectory(prefix=".colmap-", dir=folder) as temporary:
-        model.write_binary(temporary)
+        (model.write_text if text else model.write_binary)(temporary)
         for file in Path(temporary).iterdir():
             os.replace(file, folder / file.name)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from proba.reconstruction import Reconstruction
+from proba.reconstruction import Camera, Reconstruction
 
 
 def colour_points(reconstruction: Reconstruction, folder: Path) -> list[str]:
@@ -18,18 +18,23 @@ def colour_points(reconstruction: Reconstruction, folder: Path) -> list[str]:
     unread = []
     for k, name in enumerate(reconstruction.image_names):
         mine = points.obs_image == k
+        camera = reconstruction.cameras[reconstruction.camera_of_image[k]]
         try:
-            with Image.open(folder / name) as file:
-                pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))  # [H, W, 3]
+            colours = photo_colours(folder / name, camera, points.obs_xy[mine])  # [M, 3]
         except OSError:
             unread.append(name)
             continue
-        camera = reconstruction.cameras[reconstruction.camera_of_image[k]]
-        scale = np.array([pixels.shape[1] / camera.width, pixels.shape[0] / camera.height])
-        column, row = (points.obs_xy[mine] * scale).astype(int).T  # the pixel that covers a corner0.5 coordinate
-        colours = pixels[row.clip(0, pixels.shape[0] - 1), column.clip(0, pixels.shape[1] - 1)]
         np.add.at(total, points.obs_point[mine], colours)
         np.add.at(seen, points.obs_point[mine], 1)
     known = seen > 0
     points.rgb[known] = (total[known] / seen[known, None]).round().astype(np.uint8)
     return unread
+
+
+def photo_colours(path: Path, camera: Camera, xy: np.ndarray) -> np.ndarray:  # [K, 3] uint8
+    """Colours of a photo at pixels `xy` [K, 2] of its camera; the photo may have another resolution."""
+    with Image.open(path) as file:
+        pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))  # [H, W, 3]
+    scale = np.array([pixels.shape[1] / camera.width, pixels.shape[0] / camera.height])
+    column, row = (xy * scale).astype(int).T  # the pixel that covers a corner0.5 coordinate
+    return pixels[row.clip(0, pixels.shape[0] - 1), column.clip(0, pixels.shape[1] - 1)]

@@ -195,7 +195,7 @@ def _from_nerfstudio(content: dict, folder: Path) -> GroundTruth:
     intrinsics, sizes = zip(*(_nerfstudio_lens({**content, **frame}, folder) for frame in frames), strict=True)
     width, height = np.array(sizes).T
     return GroundTruth(
-        names=[str(frame["file_path"]).removeprefix("./") for frame in frames],
+        names=[str(frame.get("image_name", frame["file_path"])).removeprefix("./") for frame in frames],
         cam_from_world=_rigid(rotation.transpose(0, 2, 1), translation),
         intrinsics=np.array(intrinsics, np.float64),
         width=width,

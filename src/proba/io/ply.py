@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +37,17 @@ def write_ply(
         if values is not None:
             table = np.asarray(values).reshape(len(xyz), len(names))
             columns += [(name, kind, table[:, k]) for k, name in enumerate(names)]
-    vertices = np.empty(len(xyz), np.dtype([(name, kind) for name, kind, _ in columns]))
+    write_vertices(path, columns)
+
+
+def write_vertices(path: str | Path, columns: Sequence[tuple[str, str, np.ndarray]]) -> None:
+    """Write any vertex properties: name, numpy type and values [P] of each."""
+    count = len(columns[0][2])
+    vertices = np.empty(count, np.dtype([(name, kind) for name, kind, _ in columns]))
     for name, _, values in columns:
         vertices[name] = values
     properties = "".join(f"property {_NAMES[kind]} {name}\n" for name, kind, _ in columns)
-    header = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(xyz)}\n{properties}end_header\n"
+    header = f"ply\nformat binary_little_endian 1.0\nelement vertex {count}\n{properties}end_header\n"
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         file.write(header.encode("ascii"))
         file.write(vertices.tobytes())

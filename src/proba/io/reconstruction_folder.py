@@ -1,7 +1,7 @@
 """A result on disk: COLMAP models, the cloud, and the maps and uncertainties that COLMAP has no place for.
 
 DIR/sparse/0, sparse/1, ...   one COLMAP model for each connected reconstruction, largest first
-DIR/points.ply                cloud of the first one, with sigma
+DIR/points.ply                cloud of the first one, with colour, normal and sigma
 DIR/maps.npz                  for each reconstruction k: `log_depth_k`, `log_variance_k` [N, m, m] (where kept),
                               `pose_std_k` [N, 6], `focal_std_px_k` [C], `sigma_k` [P], `edges_k`, `notes_k` (JSON)
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from proba.dense.cloud import point_cloud
 from proba.errors import InputError
 from proba.io.atomic import atomic_path
 from proba.io.colmap import read_colmap, write_colmap
@@ -34,8 +35,8 @@ def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str |
         arrays |= _arrays(reconstruction, k)
     for stale in _model_folders(folder)[len(reconstructions) :]:
         shutil.rmtree(stale)
-    points = reconstructions[0].points
-    write_ply(folder / "points.ply", points.xyz, points.rgb, points.sigma)
+    cloud = point_cloud(reconstructions[0])
+    write_ply(folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
     with atomic_path(folder / "maps.npz") as temporary:
         np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
 

@@ -1,0 +1,155 @@
+"""Clouds: the refined points with normals, and dense ones from the depth maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.spatial import cKDTree
+
+from proba.dense.maps import depth_at, pixel_grid
+from proba.errors import InputError
+from proba.io.colours import photo_colours
+from proba.reconstruction import Reconstruction
+
+NEIGHBOURS = 12
+"""Points that a normal is estimated from, itself among them."""
+MAX_THICKNESS = 0.5
+"""Largest ratio of the smallest to the middle extent of a neighbourhood that still counts as a surface."""
+
+
+@dataclass(kw_only=True)
+class Cloud:
+    """Points with what is known of each."""
+
+    xyz: np.ndarray  # [P, 3] float64
+    rgb: np.ndarray  # [P, 3] uint8
+    sigma: np.ndarray  # [P] float64, scene units
+    normals: np.ndarray  # [P, 3] float64, towards the cameras; zero where not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseOptions:
+    """Which samples of the depth maps become points."""
+
+    step_px: float = 4.0
+    """Distance of the samples in each image, original pixels."""
+    max_relative_sigma: float = 0.05
+    """Largest standard deviation of the depth, as a share of the depth."""
+    agreement: float = 0.03
+    """Largest relative difference to the depth that a neighbouring image sees at the same place."""
+    min_agreeing: int = 1
+    """Neighbours that must agree; those that look through the point must be fewer than those that agree."""
+    max_neighbours: int = 8
+    """Neighbours that are asked, those with most matches first."""
+
+
+def point_cloud(reconstruction: Reconstruction) -> Cloud:
+    """The refined points, with normals of the planes through their neighbours."""
+    points = reconstruction.points
+    normals = estimate_normals(points.xyz, _viewpoints(reconstruction))
+    return Cloud(xyz=points.xyz, rgb=points.rgb, sigma=points.sigma, normals=normals)
+
+
+def estimate_normals(xyz: np.ndarray, viewpoints: np.ndarray) -> np.ndarray:
+    """Unit normals [P, 3] of local planes, on the side of the viewpoints [P, 3]; zero where there is no plane."""
+    if len(xyz) < 4:
+        return np.zeros((len(xyz), 3))
+    _, near = cKDTree(xyz).query(xyz, k=min(NEIGHBOURS, len(xyz)))  # [P, k]
+    spread = xyz[near] - xyz[near].mean(axis=1, keepdims=True)  # [P, k, 3]
+    extent, axes = np.linalg.eigh(np.einsum("pki,pkj->pij", spread, spread))  # [P, 3] ascending, [P, 3, 3]
+    normals = axes[:, :, 0]
+    flat = extent[:, 0] < MAX_THICKNESS**2 * extent[:, 1]
+    away = np.einsum("pi,pi->p", normals, viewpoints - xyz) < 0
+    return np.where(flat[:, None], np.where(away[:, None], -normals, normals), 0.0)
+
+
+def _viewpoints(reconstruction: Reconstruction) -> np.ndarray:
+    """Mean place [P, 3] of the cameras that see each point."""
+    points, centres = reconstruction.points, reconstruction.centres
+    total = np.zeros_like(points.xyz)
+    np.add.at(total, points.obs_point, centres[points.obs_image])
+    seen = np.bincount(points.obs_point, minlength=len(total))[:, None]
+    return np.where(seen > 0, total / np.maximum(seen, 1), centres.mean(axis=0))
+
+
+def dense_cloud(reconstruction: Reconstruction, photos: Path, options: DenseOptions | None = None) -> Cloud:
+    """Samples of every depth map that are sure and that neighbouring images confirm, coloured from the photos."""
+    options = options or DenseOptions()
+    neighbours = _neighbours(reconstruction, options.max_neighbours)
+    parts = []
+    for n, name in enumerate(reconstruction.image_names):
+        xy, xyz, sigma, normals = _lift(reconstruction, n, options)
+        good = _confirmed(reconstruction, xyz, neighbours[n], options)  # [K]
+        try:
+            rgb = photo_colours(photos / name, reconstruction.camera(n), xy[good])
+        except OSError as error:
+            raise InputError(
+                f"The photo {photos / name} cannot be read ({error.strerror or error}). "
+                "Give the folder of the photos with --images."
+            ) from error
+        parts.append((xyz[good], rgb, sigma[good], normals[good]))
+    xyz, rgb, sigma, normals = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if not len(xyz):
+        raise InputError("No depth is sure enough for a dense cloud. Add photos that overlap more.")
+    return Cloud(xyz=xyz, rgb=rgb, sigma=sigma, normals=normals)
+
+
+def _lift(
+    reconstruction: Reconstruction, n: int, options: DenseOptions
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Pixels [K, 2], world points [K, 3], sigmas [K] and normals [K, 3] of the sure samples of one image."""
+    camera, pose = reconstruction.camera(n), reconstruction.cam_from_world[n]
+    xy, rows, columns = pixel_grid(camera, options.step_px)  # [K, 2]
+    depth, sigma = depth_at(reconstruction, n, xy)
+    in_camera = camera.rays(xy) * depth[:, None]  # [K, 3]
+    normals = _grid_normals(in_camera.reshape(rows, columns, 3)).reshape(-1, 3)
+    sure = sigma < options.max_relative_sigma * depth
+    world = (in_camera[sure] - pose[:3, 3]) @ pose[:3, :3]
+    return xy[sure], world, sigma[sure], normals[sure] @ pose[:3, :3]
+
+
+def _grid_normals(surface: np.ndarray) -> np.ndarray:
+    """Unit normals [rows, columns, 3] of a surface given on a grid in its camera's frame, towards the camera."""
+    if min(surface.shape[:2]) < 2:
+        return np.zeros_like(surface)
+    down, right = np.gradient(surface, axis=(0, 1))
+    normals = np.cross(down, right)  # right is +x and down is +y, so that this looks to -z, at the camera
+    return normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-12)
+
+
+def _confirmed(
+    reconstruction: Reconstruction, xyz: np.ndarray, neighbours: list[int], options: DenseOptions
+) -> np.ndarray:
+    """Which world points [K, 3] lie on the surface that neighbouring images see."""
+    agreeing, seen_through = np.zeros(len(xyz), int), np.zeros(len(xyz), int)
+    for j in neighbours:
+        camera, pose = reconstruction.camera(j), reconstruction.cam_from_world[j]
+        in_camera = xyz @ pose[:3, :3].T + pose[:3, 3]  # [K, 3]
+        xy = camera.project(in_camera)  # [K, 2]
+        inside = np.flatnonzero(((xy > 0) & (xy < [camera.width, camera.height])).all(axis=1))  # NaN is outside
+        ratio = in_camera[inside, 2] / depth_at(reconstruction, j, xy[inside])[0]
+        agreeing[inside] += np.abs(ratio - 1) < options.agreement
+        seen_through[inside] += ratio < 1 - options.agreement
+    return (agreeing >= options.min_agreeing) & (agreeing > seen_through)
+
+
+def _neighbours(reconstruction: Reconstruction, limit: int) -> list[list[int]]:
+    """Images that share matches with each, most first; from shared points where the edges are not known."""
+    n_images = len(reconstruction)
+    shared = np.zeros((n_images, n_images))
+    index = {name: n for n, name in enumerate(reconstruction.image_names)}
+    for edge in reconstruction.edges:
+        i, j = index.get(edge["i"]), index.get(edge["j"])
+        if i is not None and j is not None:
+            shared[i, j] = shared[j, i] = edge["matches"]
+    if not shared.any():
+        points = reconstruction.points
+        ones = np.ones(len(points.obs_image))
+        sees = csr_matrix((ones, (points.obs_image, points.obs_point)), (n_images, len(points.xyz)))
+        shared = (sees @ sees.T).toarray()
+        np.fill_diagonal(shared, 0)
+    order = np.argsort(-shared, axis=1, kind="stable")[:, :limit]
+    return [[int(j) for j in row if shared[n, j] > 0] for n, row in enumerate(order)]

@@ -1,0 +1,76 @@
+"""Depth and its standard deviation for every image as files: npy and EXR hold scene units, PNG 16-bit counts.
+
+OUT/depth/NAME.npy, OUT/sigma/NAME.npy (or .png, .exr)   z, not distance; NAME with its own suffix
+OUT/depth.json   for each image: files, size, intrinsics of the map, and for PNG `units_per_count`
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+from proba.dense import depth_at, pixel_grid
+from proba.errors import InputError
+from proba.io.atomic import atomic_path, atomic_write_text
+from proba.reconstruction import Reconstruction
+
+DepthFormat = Literal["npy", "png", "exr"]
+MAX_SIDE_PX = 1024
+"""Longest side of the maps unless a step is given; the maps inside have far fewer cells."""
+MAX_COUNT = 65535
+
+
+def write_depth(
+    reconstruction: Reconstruction, folder: str | Path, *, form: DepthFormat = "npy", step_px: float | None = None
+) -> None:
+    """Write depth and sigma maps of every image, one value for `step_px` pixels of the photo, and depth.json."""
+    folder = Path(folder)
+    if form == "exr" and importlib.util.find_spec("OpenEXR") is None:
+        raise InputError("EXR files need OpenEXR: `pip install 'proba[exr]'`, or take --depth-format npy.")
+    images = {}
+    for n, name in enumerate(reconstruction.image_names):
+        camera = reconstruction.camera(n)
+        step = step_px or max(1, math.ceil(max(camera.width, camera.height) / MAX_SIDE_PX))
+        xy, height, width = pixel_grid(camera, step)
+        depth, sigma = (values.reshape(height, width) for values in depth_at(reconstruction, n, xy))
+        shrink = np.array([width / camera.width, height / camera.height])
+        entry: dict = {"width": width, "height": height}
+        entry |= dict(zip(("fx", "fy"), (camera.focal_px * shrink).tolist(), strict=True))
+        entry |= dict(zip(("cx", "cy"), (camera.principal_point_px * shrink).tolist(), strict=True))
+        for kind, values in (("depth", depth), ("sigma", sigma)):
+            entry[kind] = f"{kind}/{name}.{form}"
+            scale = _write(folder / entry[kind], values, form)
+            if scale is not None:
+                entry[f"{kind}_units_per_count"] = scale
+        images[name] = entry
+    content = {
+        "depth": "z in the camera's frame, scene units",
+        "sigma": "standard deviation of the depth, scene units",
+        "pixel_convention": "corner0.5",
+        "distortion": "that of the photos: undo it with the camera model of the COLMAP export",
+        "images": images,
+    }
+    atomic_write_text(folder / "depth.json", json.dumps(content, indent=1))
+
+
+def _write(path: Path, values: np.ndarray, form: DepthFormat) -> float | None:
+    """Write one map [h, w]; for PNG the scene units of one count are returned."""
+    with atomic_path(path) as temporary:
+        if form == "npy":
+            np.save(temporary, values.astype(np.float32))
+        elif form == "png":
+            scale = float(values.max()) / MAX_COUNT
+            Image.fromarray((values / scale).round().astype(np.uint16)).save(temporary)
+            return scale
+        else:
+            import OpenEXR  # optional
+
+            header = {"compression": OpenEXR.ZIP_COMPRESSION, "type": OpenEXR.scanlineimage}
+            OpenEXR.File(header, {"Z": values.astype(np.float32)}).write(str(temporary))
+    return None

@@ -1,0 +1,141 @@
+"""Cameras and points as one binary glTF (.glb), for Blender, browsers and presentations.
+
+Every camera is a glTF camera and, because many viewers do not draw those, a pyramid of lines. glTF is y up: a turn
+of the root brings up the axis that the cameras hold up.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from proba.align import camera_up
+from proba.io.atomic import atomic_path
+from proba.io.nerfstudio import OPENGL_FROM_OPENCV
+from proba.reconstruction import Camera, Reconstruction
+
+FLOAT, UBYTE, USHORT = 5126, 5121, 5123
+POINTS, LINES = 0, 1
+_JSON, _BIN = 0x4E4F534A, 0x004E4942
+_PYRAMID = np.array([[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]], np.uint16)
+
+
+class _Buffer:
+    """Collects arrays as glTF accessors."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.views: list[dict] = []
+        self.accessors: list[dict] = []
+
+    def add(self, values: np.ndarray, component: int, kind: str, **more: object) -> int:
+        """Index of the accessor."""
+        content = values.tobytes()
+        self.views.append({"buffer": 0, "byteOffset": len(self.data), "byteLength": len(content)})
+        self.data += content + b"\0" * (-len(content) % 4)
+        count = len(values) if kind != "SCALAR" else values.size
+        view = len(self.views) - 1
+        self.accessors.append({"bufferView": view, "componentType": component, "count": count, "type": kind, **more})
+        return len(self.accessors) - 1
+
+    def positions(self, xyz: np.ndarray) -> int:
+        values = np.ascontiguousarray(xyz, "<f4")
+        return self.add(values, FLOAT, "VEC3", min=values.min(axis=0).tolist(), max=values.max(axis=0).tolist())
+
+
+def write_glb(reconstruction: Reconstruction, path: str | Path) -> None:
+    """Write the points with their colours, and the cameras by name."""
+    buffer = _Buffer()
+    meshes: list[dict] = []
+    nodes: list[dict] = [{"name": "reconstruction", "matrix": _column_major(_y_up(reconstruction)), "children": []}]
+    points = reconstruction.points
+    if len(points.xyz):
+        rgba = np.column_stack([points.rgb, np.full(len(points.rgb), 255, np.uint8)]).astype(np.uint8)
+        attributes = {
+            "POSITION": buffer.positions(points.xyz),
+            "COLOR_0": buffer.add(rgba, UBYTE, "VEC4", normalized=True),
+        }
+        meshes.append({"name": "points", "primitives": [{"attributes": attributes, "mode": POINTS}]})
+        nodes.append({"name": "points", "mesh": 0})
+    lines = buffer.add(_PYRAMID, USHORT, "SCALAR")
+    size = _frustum_depth(reconstruction)
+    first_frustum = len(meshes)
+    for camera in reconstruction.cameras:
+        primitive = {"attributes": {"POSITION": buffer.positions(_frustum(camera, size))}, "indices": lines}
+        meshes.append({"name": "camera", "primitives": [{**primitive, "mode": LINES}]})
+    world_from_cam = reconstruction.world_from_cam @ OPENGL_FROM_OPENCV  # [N, 4, 4]
+    for n, name in enumerate(reconstruction.image_names):
+        index = int(reconstruction.camera_of_image[n])
+        matrix = _column_major(world_from_cam[n])
+        nodes.append({"name": name, "mesh": first_frustum + index, "camera": index, "matrix": matrix})
+    nodes[0]["children"] = list(range(1, len(nodes)))
+    _write(
+        Path(path),
+        {
+            "asset": {"version": "2.0", "generator": "proba"},
+            "scene": 0,
+            "scenes": [{"nodes": [0]}],
+            "nodes": nodes,
+            "meshes": meshes,
+            "cameras": [_lens(camera, size) for camera in reconstruction.cameras],
+            "accessors": buffer.accessors,
+            "bufferViews": buffer.views,
+            "buffers": [{"byteLength": len(buffer.data)}],
+        },
+        buffer.data,
+    )
+
+
+def _write(path: Path, content: dict, data: bytes) -> None:
+    """Header, JSON chunk, binary chunk; each chunk padded to four bytes."""
+    text = json.dumps(content, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        file.write(struct.pack("<4sII", b"glTF", 2, 12 + 8 + len(text) + 8 + len(data)))
+        file.write(struct.pack("<II", len(text), _JSON) + text)
+        file.write(struct.pack("<II", len(data), _BIN) + data)
+
+
+def _lens(camera: Camera, size: float) -> dict:
+    """glTF knows no principal point and no distortion; the pyramids have both the true shape."""
+    yfov = 2 * float(np.arctan(camera.height / 2 / camera.focal_px[1]))
+    perspective = {"yfov": yfov, "aspectRatio": camera.width / camera.height, "znear": size / 100}
+    return {"type": "perspective", "perspective": perspective}
+
+
+def _frustum(camera: Camera, size: float) -> np.ndarray:
+    """Apex and the four image corners [5, 3] at depth `size`, OpenGL axes."""
+    corners = np.array([[0, 0], [camera.width, 0], [camera.width, camera.height], [0, camera.height]], np.float64)
+    return np.concatenate([np.zeros((1, 3)), size * camera.rays(corners) * [1, -1, -1]])
+
+
+def _frustum_depth(reconstruction: Reconstruction) -> float:
+    """A fifth of the way to the typical camera next to each, or a tenth of the cloud's extent."""
+    centres = reconstruction.centres
+    distance = np.linalg.norm(centres[:, None] - centres, axis=-1) + np.diag(np.full(len(centres), np.inf))  # [N, N]
+    nearest = distance.min(axis=1)
+    near = nearest[np.isfinite(nearest) & (nearest > 0)]
+    if len(near):
+        return 0.4 * float(np.median(near))
+    xyz = reconstruction.points.xyz
+    return 0.1 * float(np.ptp(xyz, axis=0).max()) if len(xyz) > 1 else 1.0
+
+
+def _y_up(reconstruction: Reconstruction) -> np.ndarray:
+    """Turn [4, 4] that brings the world axis nearest to the cameras' up to glTF's y."""
+    up = camera_up(reconstruction)
+    axis = int(np.argmax(np.abs(up)))
+    rows = np.zeros((3, 3))
+    rows[1, axis] = np.sign(up[axis])
+    rows[0, (axis + 1) % 3] = 1.0
+    rows[2] = np.cross(rows[0], rows[1])
+    turn = np.eye(4)
+    turn[:3, :3] = rows
+    return turn
+
+
+def _column_major(matrix: np.ndarray) -> list[float]:
+    return matrix.T.ravel().tolist()
