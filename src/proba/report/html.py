@@ -1,179 +1,281 @@
-"""report.html: one file, no scripts, opens offline."""
+"""report.html: one file, no scripts, opens offline. It begins with whether to trust the result and why."""
 
 from __future__ import annotations
 
 import html
+import json
+from collections.abc import Sequence
 
 import numpy as np
 
 from proba.reconstruction import Reconstruction
+from proba.report import figures
+from proba.report.facts import explained_part
+from proba.report.pictures import PairPicture
 
 STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:68rem;padding:0 1rem;color:#1d2430}
-h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse}
-td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}th{font-weight:600;border-bottom:1px solid #ccd}
-.warn{background:#fff4d6;padding:.6rem 1rem;border-left:4px solid #e0a800;margin:.5rem 0}
-.figures{display:flex;flex-wrap:wrap;gap:1rem}
-figure{margin:0}figcaption{color:#667;font-size:.85rem}svg{background:#fafbfd;border:1px solid #e3e6ee}
+:root{color-scheme:light}*{box-sizing:border-box}
+body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;margin:0 auto;max-width:66rem;padding:1.2rem 1rem 3rem;
+color:#0f172a;background:#fff}
+h1{font-size:1.35rem;line-height:1.35;margin:0}h2{font-size:1.1rem;margin:2.2rem 0 .5rem}p{margin:.4rem 0}
+.verdict{border-radius:.6rem;padding:1rem 1.2rem;border-left:.45rem solid}
+.numbers{display:flex;flex-wrap:wrap;gap:.4rem 2rem;margin:1rem 0 0}.numbers div{min-width:6rem}
+.numbers b{display:block;font-size:1.2rem}.numbers span,figcaption,.quiet{color:#64748b;font-size:.87rem}
+.finding{border-left:.3rem solid;padding:.5rem .9rem;margin:.5rem 0;border-radius:.3rem;overflow-wrap:anywhere}
+.good{background:#ecfdf5;border-color:#16a34a}.check{background:#fffbeb;border-color:#f59e0b}
+.distrust{background:#fef2f2;border-color:#dc2626}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;width:100%}
+td,th{padding:.25rem .9rem .25rem 0;text-align:left;vertical-align:top}
+th{font-weight:600;border-bottom:1px solid #cbd5e1}
+td{border-bottom:1px solid #f1f5f9}
+.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1rem}
+.wide{grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}
+figure{margin:0;min-width:0}
+svg{display:block;width:100%;height:auto;background:#fff;border:1px solid #e2e8f0;border-radius:.4rem}
+svg text{fill:#475569;font-family:inherit}summary{cursor:pointer;color:#1d4ed8;margin:.4rem 0}
+.mark{font-weight:600;white-space:nowrap}.mark.good{color:#15803d;background:none}.mark.check{color:#b45309;background:none}
+.mark.distrust{color:#b91c1c;background:none}pre{font-size:.8rem;overflow-x:auto;background:#f8fafc;padding:.8rem}
 """
-COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
-WIDTH, HEIGHT = 460, 300
+MARK = {"good": "ok", "check": "check", "distrust": "bad"}
+MAX_ROWS = 200
 
 
-def html_report(report: dict, reconstructions: list[Reconstruction]) -> str:
+def html_report(report: dict, reconstructions: list[Reconstruction], pictures: list[PairPicture]) -> str:
     """The whole page."""
-    best = reconstructions[0]
+    suspects = {name for check in report["checks"] if check["level"] != "good" for name in check["images"]}
     body = [
-        f"<h1>{report['registered']} of {report['images']} images posed</h1>",
-        *(f'<div class="warn">{html.escape(text)}</div>' for text in report["warnings"]),
-        "<h2>Cameras and points</h2>",
-        '<div class="figures">',
-        _figure(_scene_view(best, (0, 2)), "from above (x to the right, z up the page)"),
-        _figure(_scene_view(best, (0, 1)), "from the front (x to the right, y down)"),
-        "</div>",
-        "<h2>Focal lengths</h2>",
-        _table(
-            ("camera", "model", "images", "focal (px)", "std (px)", "field of view (deg)"),
-            [
-                (
-                    f["camera"],
-                    f["model"],
-                    len(f["images"]),
-                    f"{f['focal_px']:.2f}",
-                    _number(f["std_px"]),
-                    f"{f['fov_deg']:.2f}",
-                )
-                for f in report["focal_px"]
-            ],
-        ),
-        "<h2>Hypotheses</h2>",
-        _figure(_loss_curves(report["hypotheses"]), "loss by iteration; a curve ends where its world was pruned"),
-        _table(
-            ("world", "loss", "epipolar support", ""),
-            [
-                (
-                    h["name"],
-                    _number(h["loss"]),
-                    "pruned" if h["pruned_at"] is not None else f"{100 * h['epipolar_share']:.0f} %",
-                    "chosen" if h["chosen"] else "",
-                )
-                for h in report["hypotheses"]
-            ],
-        ),
-        "<h2>View graph</h2>",
-        '<div class="figures">',
-        _figure(_weight_matrix(report), "edge weights from red (near 0) to green (near 1)"),
-        "</div>",
-        "<h2>Weakest edges</h2>",
-        _table(
-            ("pair", "matches", "weight"),
-            [
-                (f"{e['i']} - {e['j']}", e["matches"], f"{e['weight']:.2f}")
-                for e in sorted(report["edges"], key=lambda e: e["weight"])[:10]
-            ],
-        ),
-        "<h2>Run</h2>",
-        _table(
-            ("stage", "seconds"),
-            [(k, f"{v:.1f}") for k, v in report["seconds"].items()],
-        ),
-        f"<p>{report['iterations']} iterations, seed {report['seed']}, peak memory {report['peak_rss_mb']:.0f} MB, "
-        f"ProBA {report['version']}</p>",
+        _head(report),
+        _findings(report),
+        _checks(report),
+        *(_scene(rec, suspects, k, len(reconstructions)) for k, rec in enumerate(reconstructions)),
+        _images(report, reconstructions),
+        _hypotheses(report),
+        _focals(report),
+        _pairs(report, pictures),
+        _run(report),
     ]
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>ProBA report</title>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1"><title>ProBA report</title>'
         f"<style>{STYLE}</style></head><body>{''.join(body)}</body></html>"
     )
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None or not np.isfinite(value) else f"{value:.2f}"
+def _head(report: dict) -> str:
+    points = sum(component["points"] for component in report["components"])
+    residuals = [image["median_px"] for image in report["per_image"] if image["median_px"] is not None]
+    focal = report["focal_px"][0]
+    more = f", {len(report['focal_px'])} cameras" if len(report["focal_px"]) > 1 else ""
+    numbers = [
+        (f"{report['registered']} of {report['images']}", "images posed"),
+        (f"{points:,}", "points"),
+        (f"{np.median(residuals):.2f} px" if residuals else "unknown", "median residual"),
+        (f"{focal['focal_px']:.1f} ± {_number(focal['std_px'], 1)} px", f"focal length{more}"),
+        (f"{report['components'][0]['explained_share']:.1%}", "of explainable matches agree"),
+        (f"{sum(report['seconds'].values()):.0f} s", "in all"),
+    ]
+    cells = "".join(f"<div><b>{_text(value)}</b><span>{_text(name)}</span></div>" for value, name in numbers)
+    return (
+        f'<div class="verdict {report["verdict"]["level"]}"><h1>{_text(report["verdict"]["text"])}</h1></div>'
+        f'<div class="numbers">{cells}</div>'
+    )
+
+
+def _findings(report: dict) -> str:
+    bad = [check for check in report["checks"] if check["level"] != "good"]
+    bad.sort(key=lambda check: check["level"] != "distrust")
+    blocks = "".join(
+        f'<div class="finding {check["level"]}"><b>{_text(_sentence(check["fact"]))}</b> {_text(check["advice"])}. '
+        f'<span class="quiet">More: docs/troubleshooting.md, “{_text(check["topic"])}”.</span></div>'
+        for check in bad
+    )
+    return f"<h2>What to do</h2>{blocks}" if bad else ""
+
+
+def _checks(report: dict) -> str:
+    rows = [
+        (
+            f'<span class="mark {check["level"]}">{MARK[check["level"]]}</span>',
+            _text(check["fact"]),
+            _text(check["wanted"]),
+        )
+        for check in report["checks"]
+    ]
+    shown = " open" if report["verdict"]["level"] == "good" else ""
+    return (
+        f"<details{shown}><summary>What the verdict rests on</summary>"
+        + _raw_table(("", "measured", "wanted"), rows)
+        + "</details>"
+    )
+
+
+def _scene(reconstruction: Reconstruction, suspects: set[str], index: int, total: int) -> str:
+    if index >= 3:  # more pieces are in the model, but nobody looks at their pictures
+        return ""
+    which = f", piece {index}" if total > 1 else ""
+    red = " Red: images named in a warning." if suspects & set(reconstruction.image_names) else ""
+    return (
+        f'<h2>Cameras and points{which}</h2><div class="figures">'
+        + _figure(figures.scene_view(reconstruction, suspects, from_above=True), "From above." + red)
+        + _figure(
+            figures.scene_view(reconstruction, suspects, from_above=False), "From the side, looking to the right."
+        )
+        + "</div>"
+    )
+
+
+def _images(report: dict, reconstructions: list[Reconstruction]) -> str:
+    images = report["per_image"]
+    std = {name: value for component in report["components"] for name, value in component["pose_std"].items()}
+    rows = [
+        (
+            k,
+            image["name"],
+            image["observations"],
+            _number(image["median_px"]),
+            _number(image["parallax_deg"], 1),
+            _number(std[image["name"]]["rotation_deg"], 3),
+        )
+        for k, image in enumerate(images[:MAX_ROWS])
+    ]
+    names = [name for reconstruction in reconstructions for name in reconstruction.image_names]
+    return (
+        '<h2>Images and pairs</h2><div class="figures">'
+        + _figure(
+            figures.residual_bars(images),
+            "Blue bars: median residual of each image in pixels. Orange ticks: its observations, relative to the "
+            "largest number.",
+        )
+        + _figure(
+            figures.graph_matrix(names, report["edges"]),
+            "View graph, image against image. Above the diagonal: how much of what two views can explain agrees with "
+            "the result, from green (all) to red (nothing). Below: number of matches, dark is many.",
+        )
+        + "</div><details><summary>All images</summary>"
+        + _table(("", "image", "observations", "residual (px)", "parallax (°)", "rotation std (°)"), rows)
+        + (f"<p class=quiet>The first {MAX_ROWS} of {len(images)}.</p>" if len(images) > MAX_ROWS else "")
+        + "</details>"
+    )
+
+
+def _hypotheses(report: dict) -> str:
+    choice = report["choice"]
+    won = f"<b>{_text(choice['name'])}</b> won"
+    if choice["explained_share"] is not None:
+        won += f": it explains {choice['explained_share']:.1%} of the explainable matches"
+    if choice["margin"] is not None:
+        won += f", {100 * choice['margin']:.1f} points more than {_text(choice['next'])}"
+        if choice["margin"] < 0.005:
+            won += " (the same world, reached from another start)"
+    else:
+        won += "; it was good enough that no other was refined"
+    rows = [
+        (
+            h["name"] + (" (chosen)" if h["chosen"] else ""),
+            _number(h["loss"]),
+            f"dropped at {h['pruned_at']}" if h["pruned_at"] is not None else f"{h['epipolar_share']:.1%}",
+            "" if h["explained_share"] is None else f"{h['explained_share']:.1%}",
+        )
+        for h in sorted(report["hypotheses"], key=lambda h: (not h["chosen"], h["pruned_at"] is not None))
+    ]
+    return (
+        f'<h2>Hypotheses</h2><p>{won}.</p><div class="figures">'
+        + _figure(
+            figures.loss_curves(report["hypotheses"]),
+            "Loss by iteration. Thick: the chosen one; a dot: dropped here. Support: share of matches within 3 px "
+            "before the refinement; explained: share of the explainable ones after it, where it was refined.",
+        )
+        + "<div>"
+        + _table(("start", "loss", "support", "explained"), rows)
+        + "</div></div>"
+    )
+
+
+def _focals(report: dict) -> str:
+    rows = [
+        (
+            f["camera"],
+            f["model"],
+            len(f["images"]),
+            f"{f['focal_px']:.2f} ± {_number(f['std_px'])}",
+            f"{f['fov_deg']:.2f}",
+        )
+        for f in report["focal_px"][:MAX_ROWS]
+    ]
+    return "<h2>Focal lengths</h2>" + _table(("camera", "model", "images", "focal (px)", "field of view (°)"), rows)
+
+
+def _pairs(report: dict, pictures: list[PairPicture]) -> str:
+    worst = sorted(report["edges"], key=explained_part)[:12]
+    rows = [
+        (
+            f"{edge['i']} and {edge['j']}",
+            edge["matches"],
+            edge["agreeing"],
+            f"{explained_part(edge):.0%}",
+            _number(edge["median_px"]),
+            f"{edge['weight']:.2f}",
+        )
+        for edge in worst
+    ]
+    shown = "".join(
+        _figure(
+            figures.pair_picture(picture),
+            f"{picture.edge['i']} and {picture.edge['j']}: {picture.edge['agreeing']} of {picture.edge['matches']} "
+            f"matches agree, median residual {_number(picture.edge['median_px'])} px",
+        )
+        for picture in pictures
+    )
+    head = ("pair", "matches", "agree", "explained", "residual (px)", "weight")
+    return (
+        "<h2>Pairs that fit worst</h2><p class=quiet>Green lines agree with the result, red ones do not. Lines that "
+        "cross wildly are false matches; parallel red ones mean a wrong pose.</p>"
+        f'<div class="figures wide">{shown}</div><details><summary>Numbers</summary>{_table(head, rows)}</details>'
+    )
+
+
+def _run(report: dict) -> str:
+    matching = report["matching"]
+    how = (
+        f"<p>Matched with {_text(' and '.join(matching['matchers']))}: {matching['pairs_kept']} of "
+        f"{matching['pairs_tried']} pairs kept, {matching['matches']:,} matches.</p>"
+        if matching
+        else ""
+    )
+    photos = f"<p>Photos: {_text(report['image_folder'])}</p>" if report["image_folder"] else ""
+    total = max(sum(report["seconds"].values()), 1e-9)
+    rows = [(stage, f"{value:.1f}", f"{value / total:.0%}") for stage, value in report["seconds"].items()]
+    return (
+        f"<h2>Run</h2>{photos}{how}"
+        + _table(("stage", "seconds", "share"), rows)
+        + f"<p>{report['iterations']} iterations, seed {report['seed']}, peak memory {report['peak_rss_mb']:.0f} MB, "
+        f"proba {_text(report['version'])}. All numbers: report.json.</p>"
+        f"<details><summary>Settings</summary><pre>{_text(json.dumps(report['settings'], indent=1))}</pre></details>"
+    )
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))
+
+
+def _sentence(fact: str) -> str:
+    return fact[:1].upper() + fact[1:] + "."
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "unknown" if value is None or not np.isfinite(value) else f"{value:.{digits}f}"
 
 
 def _table(head: tuple[str, ...], rows: list[tuple]) -> str:
-    cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    lines = "".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
-    return f"<table><tr>{cells}</tr>{lines}</table>"
+    return _raw_table(head, [tuple(_text(cell) for cell in row) for row in rows])
 
 
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+def _raw_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Cells are HTML already."""
+    cells = "".join(f"<th>{_text(name)}</th>" for name in head)
+    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><tr>{cells}</tr>{lines}</table></div>'
 
 
-def _svg(content: str) -> str:
-    return f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">{content}</svg>'
-
-
-def _scene_view(rec: Reconstruction, axes: tuple[int, int]) -> str:
-    """Orthographic view of points (grey) and cameras (red, with viewing direction) along two world axes."""
-    rotation = rec.cam_from_world[:, :3, :3]
-    centres = -np.einsum("nji,nj->ni", rotation, rec.cam_from_world[:, :3, 3])  # [N, 3]
-    points = rec.points.xyz[:: max(1, len(rec.points.xyz) // 3000)]
-    near = np.vstack([centres, points]) if len(points) else centres
-    low, high = np.percentile(near[:, axes], [2, 98], axis=0)
-    low, high = np.minimum(low, centres[:, axes].min(0)), np.maximum(high, centres[:, axes].max(0))
-    scale = 0.9 * min(WIDTH / max(high[0] - low[0], 1e-9), HEIGHT / max(high[1] - low[1], 1e-9))
-    flip = -1 if axes == (0, 2) else 1
-
-    def to_page(xyz: np.ndarray) -> np.ndarray:
-        offset = (xyz[:, axes] - (low + high) / 2) * scale
-        return np.array([WIDTH / 2, HEIGHT / 2]) + offset * np.array([1, flip])
-
-    page = to_page(points) if len(points) else np.zeros((0, 2))
-    inside = ((page > 0) & (page < (WIDTH, HEIGHT))).all(1)
-    shown, colour = page[inside], rec.points.rgb[:: max(1, len(rec.points.xyz) // 3000)][inside]
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1" fill="rgb({r},{g},{b})"/>'
-        for (x, y), (r, g, b) in zip(shown, colour, strict=True)
-    )
-    tips = to_page(centres + rotation[:, 2] * (18 / scale))
-    cameras = "".join(
-        f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" stroke="#dc2626"/>'
-        f'<circle cx="{a[0]:.1f}" cy="{a[1]:.1f}" r="3" fill="#dc2626"><title>{html.escape(name)}</title></circle>'
-        for a, b, name in zip(to_page(centres), tips, rec.image_names, strict=True)
-    )
-    return _svg(dots + cameras)
-
-
-def _loss_curves(hypotheses: list[dict]) -> str:
-    curves = [(h, np.array(h["curve"])) for h in hypotheses if len(h["curve"]) > 1]
-    if not curves:
-        return _svg("")
-    losses = np.concatenate([curve[:, 1] for _, curve in curves])
-    low, high = np.nanmin(losses), np.nanpercentile(losses, 98)
-    last = max(curve[-1, 0] for _, curve in curves)
-    lines = []
-    for k, (hypothesis, curve) in enumerate(curves):
-        x = 40 + curve[:, 0] / last * (WIDTH - 50)
-        y = HEIGHT - 20 - (np.clip(curve[:, 1], low, high) - low) / max(high - low, 1e-9) * (HEIGHT - 40)
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-        width = 2.5 if hypothesis["chosen"] else 1
-        lines.append(
-            f'<polyline points="{path}" fill="none" stroke="{COLOURS[k % len(COLOURS)]}" stroke-width="{width}">'
-            f"<title>{html.escape(hypothesis['name'])}</title></polyline>"
-        )
-    axis = (
-        f'<text x="2" y="20" font-size="11">{high:.1f}</text>'
-        f'<text x="2" y="{HEIGHT - 20}" font-size="11">{low:.1f}</text>'
-        f'<text x="{WIDTH - 40}" y="{HEIGHT - 4}" font-size="11">{int(last)}</text>'
-    )
-    return _svg(axis + "".join(lines))
-
-
-def _weight_matrix(report: dict) -> str:
-    names = [name for component in report["components"] for name in component["images"]]
-    index = {name: k for k, name in enumerate(names)}
-    cell = min(HEIGHT, WIDTH) / max(1, len(names))
-    squares = []
-    for edge in report["edges"]:
-        if edge["i"] not in index or edge["j"] not in index:
-            continue
-        weight = float(np.clip(edge["weight"], 0, 1))
-        colour = f"hsl({120 * weight:.0f},70%,45%)"
-        title = html.escape(f"{edge['i']} - {edge['j']}: {edge['matches']} matches, weight {weight:.2f}")
-        for a, b in ((index[edge["i"]], index[edge["j"]]), (index[edge["j"]], index[edge["i"]])):
-            squares.append(
-                f'<rect x="{a * cell:.1f}" y="{b * cell:.1f}" width="{cell:.1f}" height="{cell:.1f}" fill="{colour}">'
-                f"<title>{title}</title></rect>"
-            )
-    return _svg("".join(squares))
+def _figure(drawing: str, caption: str) -> str:
+    return f"<figure>{drawing}<figcaption>{_text(caption)}</figcaption></figure>"

@@ -15,7 +15,10 @@ from proba.io.atomic import atomic_write_text
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult
+from proba.report.checks import run_checks, verdict, worst_level
+from proba.report.facts import edge_facts, explained_share, image_facts
 from proba.report.html import html_report
+from proba.report.pictures import worst_pairs
 
 OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5", "matches.h5.partial"}
 
@@ -38,29 +41,50 @@ def write_results(
     image_folder: Path | None = None,
     matching: dict | None = None,
 ) -> None:
-    """Write model, cloud and reports. Finished runs keep no checkpoints."""
+    """Write model, cloud and reports. Finished runs keep no checkpoints.
+
+    `image_folder` (absolute) is where the photos are, `matching` what is known of how they were matched.
+    """
     save_reconstruction(result.reconstructions, folder)
-    report = report_dict(matches, result, options)
-    atomic_write_text(folder / "report.json", json.dumps(_plain(report), indent=1, allow_nan=False))
-    atomic_write_text(folder / "report.html", html_report(report, result.reconstructions))
+    report = plain(report_dict(matches, result, options, image_folder=image_folder, matching=matching))
+    pictures = worst_pairs(matches, result.reconstructions, report["edges"], image_folder)
+    atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
+    atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures))
     if not result.interrupted:
         shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 
-def report_dict(matches: Matches, result: SolveResult, options: SolveOptions) -> dict:
+def report_dict(
+    matches: Matches,
+    result: SolveResult,
+    options: SolveOptions,
+    *,
+    image_folder: Path | None = None,
+    matching: dict | None = None,
+) -> dict:
     """The content of report.json."""
     pieces = result.pieces
+    edges = [edge_facts(matches, piece.reconstruction) for piece in pieces]
+    images = [image_facts(piece.reconstruction) for piece in pieces]
+    checks = run_checks(result, len(matches.images), images, edges)
+    registered = sum(len(piece.reconstruction) for piece in pieces)
     return {
         "version": __version__,
+        "verdict": {"level": worst_level(checks), "text": verdict(checks, registered, len(matches.images))},
         "images": len(matches.images),
-        "registered": sum(len(piece.reconstruction.image_names) for piece in pieces),
-        "components": [_component(index, piece) for index, piece in enumerate(pieces)],
+        "registered": registered,
+        "image_folder": None if image_folder is None else str(image_folder),
+        "components": [_component(index, piece, edges[index]) for index, piece in enumerate(pieces)],
         "unmatched": result.unmatched,
         "failed": result.failed,
         "hypotheses": pieces[0].hypotheses,
+        "choice": _choice(pieces[0].hypotheses),
         "focal_px": [focal for piece in pieces for focal in _focals(piece)],
-        "edges": [edge for piece in pieces for edge in piece.reconstruction.edges],
-        "warnings": _warnings(result),
+        "matching": matching,
+        "per_image": [image for piece in images for image in piece],
+        "edges": [edge for piece in edges for edge in piece],
+        "checks": [asdict(check) for check in checks],
+        "warnings": [check.text for check in checks if check.level != "good"],
         "iterations": pieces[0].iterations,
         "interrupted": result.interrupted,
         "seconds": {stage: round(value, 3) for stage, value in result.seconds.items()},
@@ -70,7 +94,7 @@ def report_dict(matches: Matches, result: SolveResult, options: SolveOptions) ->
     }
 
 
-def _component(index: int, piece: Piece) -> dict:
+def _component(index: int, piece: Piece, edges: list[dict]) -> dict:
     rec = piece.reconstruction
     return {
         "folder": f"sparse/{index}",
@@ -78,6 +102,10 @@ def _component(index: int, piece: Piece) -> dict:
         "points": len(rec.points.xyz),
         "mean_error_px": float(rec.points.error_px.mean()) if len(rec.points.xyz) else None,
         "surviving_share": piece.surviving_share,
+        "explained_share": explained_share(edges),
+        "noise_px": piece.noise_px,
+        "rescued": piece.rescued,
+        "unplaced": piece.unplaced,
         "hypothesis": next((h["name"] for h in piece.hypotheses if h["chosen"]), None),
         "pose_std": {
             name: {"rotation_deg": float(np.degrees(std[:3].max())), "centre": float(std[3:].max())}
@@ -99,37 +127,32 @@ def _focals(piece: Piece) -> list[dict]:
                 "images": users,
                 "focal_px": (fx * fy) ** 0.5,
                 "std_px": camera.focal_std_px,
-                "fov_deg": float(np.degrees(2 * np.arctan(max(camera.width, camera.height) / 2 / fx))),
+                "fov_deg": camera.fov_deg,
                 "params": camera.params.tolist(),
             }
         )
     return out
 
 
-def _warnings(result: SolveResult) -> list[str]:
-    notes = [note for piece in result.pieces for note in piece.reconstruction.notes]
-    if result.unmatched:
-        notes.append(
-            f"{len(result.unmatched)} images have no matches and are left out: {', '.join(result.unmatched[:10])}"
-            f"{' ...' if len(result.unmatched) > 10 else ''}. Add photos that overlap with them."
-        )
-    if len(result.pieces) > 1:
-        sizes = ", ".join(str(len(piece.reconstruction.image_names)) for piece in result.pieces)
-        notes.append(
-            f"The images fall into {len(result.pieces)} pieces without matches between them ({sizes} images): "
-            "each is its own reconstruction with its own scale. Add photos that connect them."
-        )
-    if result.interrupted:
-        notes.append("The run was interrupted; this is the model at that moment. Run it again with --resume to go on.")
-    return notes + result.failed
+def _choice(hypotheses: list[dict]) -> dict:
+    """Which hypothesis won and by how much: shares of the explainable matches that the refined worlds explain."""
+    chosen = next(h for h in hypotheses if h["chosen"])
+    others = [h for h in hypotheses if h["explained_share"] is not None and not h["chosen"]]
+    second = max(others, key=lambda h: h["explained_share"], default=None)
+    return {
+        "name": chosen["name"],
+        "explained_share": chosen["explained_share"],
+        "next": None if second is None else second["name"],
+        "margin": None if second is None else chosen["explained_share"] - second["explained_share"],
+    }
 
 
-def _plain(value):
+def plain(value):
     """JSON has no NaN: unknown becomes null."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, (float, np.floating)):
         return float(value) if np.isfinite(value) else None
     if isinstance(value, np.integer):
@@ -149,7 +172,13 @@ def folder_summary(folder: Path) -> str:
         lines.append(
             f"focal {focal['focal_px']:.1f}{sure} px ({focal['fov_deg']:.1f} deg, {len(focal['images'])} images)"
         )
-    lines += [f"warning: {text}" for text in report["warnings"]]
+    good = report["verdict"]["level"] == "good"
+    lines.append(report["verdict"]["text"] if good else report["verdict"]["text"].partition(":")[0] + ":")
+    lines += [
+        f"warning: {check['fact']}. {check['advice']} (docs/troubleshooting.md: {check['topic']})"
+        for check in report["checks"]
+        if check["level"] != "good"
+    ]
     seconds = report["seconds"]
     lines.append(
         f"{sum(seconds.values()):.1f} s ({', '.join(f'{k} {v:.1f}' for k, v in seconds.items())}), "

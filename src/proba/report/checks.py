@@ -1,0 +1,326 @@
+"""Whether to trust a reconstruction: each check is one measured fact against one bound, with advice.
+
+The bounds were set on real sets with ground truth: where a group of images contradicts its neighbours in more than
+40 % of the matches across, its poses were wrong (eth3d_pipes, middlebury_dino_sparse); with right poses and many false
+matches (strecha_castle_p19, repeated windows) it was 32 %, elsewhere below 10 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from proba.pipeline import Piece, SolveResult
+from proba.report.facts import UNIT_SIDE_PX, Cut, cuts, explained_share
+
+Level = Literal["good", "check", "distrust"]
+LEVELS: tuple[Level, ...] = ("good", "check", "distrust")
+CONTRADICTING = (0.25, 0.4)
+"""Share of contradicted matches between a group of images and the rest: check above the first, distrust above the
+second."""
+EXPLAINED = (0.85, 0.7)
+"""The same for the share of all explainable matches that the result explains: below."""
+LEFT_OUT = 0.5
+"""A result with fewer of the images than this is not the scene that was asked for."""
+WEAK_LINK = 150
+"""Matches between a group of images and the rest below which one wrong pair can turn the group."""
+MIN_OBSERVATIONS = 100
+MIN_PARALLAX_DEG = 1.0
+MAX_RESIDUAL_PX = 1.5
+"""Median residual of an image of 1024 px."""
+MAX_ROTATION_STD_DEG = 0.5
+ROUGH = 0.2
+"""Share of images without a refined pose above which the rest cannot be trusted either."""
+
+TOPICS = {
+    "planar scene": "flat scene",
+    "focal length is poorly observed": "focal length not observed",
+    "are rough": "rough poses",
+}
+"""Beginnings of the troubleshooting sections by words of the refinement's notes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One fact and what it means."""
+
+    topic: str
+    """Section of docs/troubleshooting.md."""
+    fact: str
+    """What was measured."""
+    wanted: str
+    """What it should be."""
+    level: Level = "good"
+    advice: str = ""
+    """What to do, where the fact is not as wanted."""
+    images: tuple[str, ...] = ()
+    """The images it is about."""
+
+    @property
+    def text(self) -> str:
+        """A warning in one line."""
+        return f"{self.fact}. {self.advice}"
+
+
+def worst_level(checks: list[Check]) -> Level:
+    return max((check.level for check in checks), key=LEVELS.index, default="good")
+
+
+def verdict(checks: list[Check], registered: int, images: int) -> str:
+    """A sentence for people, made of the checks alone."""
+    level = worst_level(checks)
+    if level == "good":
+        return f"Looks right: {registered} of {images} images are posed and all {len(checks)} checks pass."
+    first = next(check for check in checks if check.level == level)
+    more = sum(check.level != "good" for check in checks) - 1
+    rest = f" ({more} more {_plural('warning', more)} below)" if more else ""
+    return {"check": "Check before use: ", "distrust": "Do not trust this result: "}[level] + first.fact + rest + "."
+
+
+def run_checks(
+    result: SolveResult, n_images: int, image_facts: list[list[dict]], edges: list[list[dict]]
+) -> list[Check]:
+    """All checks; `image_facts` and `edges` are those of each piece."""
+    checks = _coverage(result, n_images)
+    for index, piece in enumerate(result.pieces):
+        where = f" in piece {index}" if len(result.pieces) > 1 else ""
+        checks += [
+            _agreement(edges[index], where),
+            _contradictions(piece, edges[index], where),
+            *_weak_links(piece, edges[index], where),
+            _observations(image_facts[index], where),
+            _residuals(image_facts[index], where),
+            _parallax(image_facts[index], where),
+            _rotations(piece, where),
+            _focals(piece, where),
+            *_notes(piece),
+        ]
+    return checks
+
+
+def _coverage(result: SolveResult, n_images: int) -> list[Check]:
+    posed = sum(len(piece.reconstruction) for piece in result.pieces)
+    fact, wanted = f"{posed} of {n_images} images posed", "all"
+    left_out = Check(topic="Images left out", fact=fact, wanted=wanted)
+    if posed < n_images:
+        named = f" ({_list(result.unmatched)} match no other)" if result.unmatched else ""
+        left_out = Check(
+            topic="Images left out",
+            fact=fact + named,
+            wanted=wanted,
+            level="distrust" if posed < LEFT_OUT * n_images else "check",
+            advice="Add photos that overlap with the missing ones, or try another matcher",
+            images=tuple(result.unmatched),
+        )
+    pieces = Check(topic="Several pieces", fact="one connected reconstruction", wanted="one")
+    if len(result.pieces) > 1:
+        sizes = ", ".join(str(len(piece.reconstruction)) for piece in result.pieces)
+        pieces = Check(
+            topic="Several pieces",
+            fact=f"{len(result.pieces)} pieces without matches between them ({sizes} images)",
+            wanted="one",
+            level="check",
+            advice="Each has its own frame and scale; add photos that connect them",
+        )
+    failed = [
+        Check(
+            topic="Failed pieces", fact=text, wanted="none", level="check", advice="The other pieces are not affected"
+        )
+        for text in result.failed
+    ]
+    stopped = Check(
+        topic="Interrupted",
+        fact="the run was interrupted; this is the model at that moment",
+        wanted="a finished run",
+        level="check",
+        advice="Run it again with --resume to go on",
+    )
+    return [left_out, pieces, *failed, *([stopped] if result.interrupted else [])]
+
+
+def _agreement(edges: list[dict], where: str) -> Check:
+    share = explained_share(edges)
+    return Check(
+        topic="Matches disagree",
+        fact=f"{100 * share:.1f} % of the matches that two views can explain agree with the result{where}",
+        wanted=f"above {100 * EXPLAINED[0]:.0f} %",
+        level=_below(share, EXPLAINED),
+        advice="Look at the worst pairs; leave out blurred or foreign photos, or try another matcher or seed",
+    )
+
+
+def _contradictions(piece: Piece, edges: list[dict], where: str) -> Check:
+    """Images that the result places against what their matches say, alone or as a group."""
+    found = sorted(cuts(piece.reconstruction.image_names, edges), key=lambda cut: -cut.contradicting)
+    wanted = f"below {100 * CONTRADICTING[0]:.0f} %"
+    worst = found[0].contradicting if found else 0.0
+    listed: list[str] = []
+    for cut in found:
+        # A larger group around images that are listed already adds nothing: they alone make it contradict.
+        if cut.contradicting >= CONTRADICTING[0] and not set(cut.group) & set(listed):
+            listed += cut.group
+    if not listed:
+        fact = f"no image or group contradicts the rest in more than {100 * worst:.0f} % of its matches{where}"
+        return Check(topic="Contradicting images", fact=fact, wanted=wanted)
+    return Check(
+        topic="Contradicting images",
+        fact=f"up to {100 * worst:.0f} % of the matches of {_list(listed)} with others contradict the result{where}",
+        wanted=wanted,
+        level="distrust" if worst >= CONTRADICTING[1] else "check",
+        advice="Wrong poses, or false matches from repeated structure: look at these pairs, add photos in between, try "
+        "another seed or matcher, or leave these images out",
+        images=tuple(listed),
+    )
+
+
+def _weak_links(piece: Piece, edges: list[dict], where: str) -> list[Check]:
+    """Cuts that few matches or a single pair hold, at most three and not two that are nearly the same."""
+    names = piece.reconstruction.image_names
+    wanted = f"{WEAK_LINK} matches in two pairs"
+    found = sorted(cuts(names, edges), key=lambda cut: cut.agreeing)
+    few_pairs = 1 if len(names) > 3 else 0  # two or three images have no more
+    weak: list[Cut] = []
+    for cut in found:
+        if (cut.agreeing < WEAK_LINK or cut.pairs <= few_pairs) and not any(_alike(cut, other) for other in weak):
+            weak.append(cut)
+    if not weak:
+        fewest = f"at least {found[0].agreeing} agreeing matches hold" if found else "nothing holds"
+        return [Check(topic="Weak link", fact=f"{fewest} every image and group{where}", wanted=wanted)]
+    return [
+        Check(
+            topic="Weak link",
+            fact=f"only {cut.agreeing} agreeing matches in {cut.pairs} {_plural('pair', cut.pairs)} hold "
+            f"{_list(cut.group)} to the other {cut.others} images{where}",
+            wanted=wanted,
+            level="check",
+            advice="The place and scale of that part are uncertain; add photos that see both sides",
+            images=tuple(cut.group),
+        )
+        for cut in weak[:3]
+    ]
+
+
+def _alike(one: Cut, other: Cut) -> bool:
+    shared = len(set(one.group) & set(other.group))
+    return 2 * shared > max(len(one.group), len(other.group))
+
+
+def _observations(facts: list[dict], where: str) -> Check:
+    few = [image["name"] for image in facts if image["observations"] < MIN_OBSERVATIONS]
+    least = min(image["observations"] for image in facts)
+    return Check(
+        topic="Few observations",
+        fact=f"{_list(few)} {'see' if len(few) > 1 else 'sees'} fewer than {MIN_OBSERVATIONS} points{where}"
+        if few
+        else f"every image sees at least {least} points{where}",
+        wanted=f"at least {MIN_OBSERVATIONS}",
+        level="check" if few else "good",
+        advice="Their poses rest on little; add photos that overlap more with them, or use a denser matcher",
+        images=tuple(few),
+    )
+
+
+def _residuals(facts: list[dict], where: str) -> Check:
+    known = [image for image in facts if image["median_px"] is not None]
+    bad = [i["name"] for i in known if i["median_px"] > MAX_RESIDUAL_PX * i["side_px"] / UNIT_SIDE_PX]
+    worst = max((image["median_px"] for image in known), default=float("nan"))
+    return Check(
+        topic="Large residuals",
+        fact=f"the median residual of {_list(bad)} is up to {worst:.1f} px{where}"
+        if bad
+        else f"median residuals of all images are at most {worst:.2f} px{where}",
+        wanted=f"below {MAX_RESIDUAL_PX} px in an image of {UNIT_SIDE_PX:.0f} px",
+        level="check" if bad else "good",
+        advice="Inexact matches, or a lens or shutter that the camera model cannot describe",
+        images=tuple(bad),
+    )
+
+
+def _parallax(facts: list[dict], where: str) -> Check:
+    known = [image for image in facts if image["parallax_deg"] is not None]
+    flat = [image["name"] for image in known if image["parallax_deg"] < MIN_PARALLAX_DEG]
+    least = min((image["parallax_deg"] for image in known), default=0.0)
+    everyone = len(flat) > len(facts) / 2
+    return Check(
+        topic="Pure rotation",
+        fact=f"{_list(flat)} {'see' if len(flat) > 1 else 'sees'} the scene with hardly any parallax{where} "
+        f"({least:.1f} degrees)"
+        if flat
+        else f"every image sees its points with a median parallax of at least {least:.1f} degrees{where}",
+        wanted=f"at least {MIN_PARALLAX_DEG:.0f} degree",
+        level="distrust" if everyone else "check" if flat else "good",
+        advice="A camera that only turns cannot tell depth; move sideways between photos",
+        images=tuple(flat),
+    )
+
+
+def _rotations(piece: Piece, where: str) -> Check:
+    rec = piece.reconstruction
+    std_deg = np.degrees(rec.pose_std[:, :3].max(axis=1))  # [N]
+    unsure = [name for name, std in zip(rec.image_names, std_deg, strict=True) if std > MAX_ROTATION_STD_DEG]
+    worst = float(np.nanmax(std_deg)) if np.isfinite(std_deg).any() else float("nan")
+    return Check(
+        topic="Uncertain poses",
+        fact=f"the rotation of {_list(unsure)} has a standard deviation of up to {min(worst, 180):.1f} degrees{where}"
+        if unsure
+        else f"rotations have a standard deviation of at most {worst:.2f} degrees{where}",
+        wanted=f"below {MAX_ROTATION_STD_DEG} degrees",
+        level="check" if unsure else "good",
+        advice="Too few or too badly spread matches; add photos that overlap with these",
+        images=tuple(unsure),
+    )
+
+
+def _focals(piece: Piece, where: str) -> Check:
+    rec = piece.reconstruction
+    std = np.array([camera.focal_std_px / camera.focal_px[0] for camera in rec.cameras])  # [C]
+    worst = float(np.nanmax(std)) if np.isfinite(std).any() else float("nan")
+    lone = len(rec.cameras) > 1 and len(rec.cameras) > len(rec) / 2
+    focals = f"focal {_plural('length', len(rec.cameras))}"
+    return Check(
+        topic="A focal length for every image",
+        fact=f"{len(rec)} images have {len(rec.cameras)} different cameras (sizes or EXIF differ){where}"
+        if lone
+        else f"{len(rec.cameras)} {focals} for {len(rec)} images, known to {100 * worst:.2f} %{where}",
+        wanted="several images a camera",
+        level="check" if lone else "good",
+        advice="Each focal length rests on few images; if one camera took them, pass --share all, or --focal init "
+        "where EXIF tells the focal length",
+    )
+
+
+def _notes(piece: Piece) -> list[Check]:
+    """What the refinement itself had to say."""
+    checks = []
+    for note in piece.reconstruction.notes:
+        topic = next((topic for words, topic in TOPICS.items() if words in note), "other")
+        fact, _, advice = note.partition("; ")
+        rough = len(piece.unplaced) > ROUGH * len(piece.reconstruction) and "are rough" in note
+        checks.append(
+            Check(
+                topic=topic.capitalize(),
+                fact=fact,
+                wanted="no such remark",
+                level="distrust" if rough else "check",
+                advice=advice[:1].upper() + advice[1:],
+                images=tuple(piece.unplaced) if "are rough" in note else (),
+            )
+        )
+    return checks
+
+
+def _below(value: float, bounds: tuple[float, float]) -> Level:
+    return "good" if value >= bounds[0] else "check" if value >= bounds[1] else "distrust"
+
+
+def _list(names: list[str], most: int = 4) -> str:
+    """A few names for a sentence."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"

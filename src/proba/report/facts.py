@@ -1,0 +1,173 @@
+"""What can be measured on a finished reconstruction: residuals of images and pairs, parallax, weak links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+
+from proba.matches import Matches, PairMatches
+from proba.reconstruction import Reconstruction
+
+UNIT_SIDE_PX = 1024.0
+"""Bounds on residuals hold for images of this longest side, as in the refinement."""
+MAX_VOTES = 300
+AGREE_PX = 3.0
+"""A match agrees with the reconstruction within this epipolar distance, in pixels of an image of 1024 px."""
+
+
+def observation_errors(reconstruction: Reconstruction) -> np.ndarray:
+    """Reprojection error [K] of every observation, original pixels; infinite behind the camera."""
+    points = reconstruction.points
+    errors = np.full(len(points.obs_image), np.inf)
+    for n in range(len(reconstruction)):
+        mine = points.obs_image == n
+        offset = reconstruction.project(n, points.xyz[points.obs_point[mine]]) - points.obs_xy[mine]  # [k, 2]
+        errors[mine] = np.nan_to_num(np.linalg.norm(offset, axis=1), nan=np.inf)
+    return errors
+
+
+def point_angles_deg(reconstruction: Reconstruction) -> np.ndarray:
+    """Angle [P] between the first and the most different ray to each point: how well its depth is held."""
+    points = reconstruction.points
+    ray = points.xyz[points.obs_point] - reconstruction.centres[points.obs_image]  # [K, 3]
+    ray /= np.maximum(np.linalg.norm(ray, axis=1, keepdims=True), 1e-12)
+    first = np.zeros((len(points.xyz), 3))
+    first[points.obs_point[::-1]] = ray[::-1]
+    widest = np.zeros(len(points.xyz))
+    np.maximum.at(widest, points.obs_point, np.linalg.norm(ray - first[points.obs_point], axis=1))
+    return np.degrees(2 * np.arcsin(np.clip(widest / 2, 0, 1)))
+
+
+def image_facts(reconstruction: Reconstruction) -> list[dict]:
+    """For each image: name, observations, median residual and median parallax of what it sees; None if nothing."""
+    points = reconstruction.points
+    errors, angles = observation_errors(reconstruction), point_angles_deg(reconstruction)
+    out = []
+    for n, name in enumerate(reconstruction.image_names):
+        mine = points.obs_image == n
+        seen = bool(mine.any())
+        out.append(
+            {
+                "name": name,
+                "observations": int(mine.sum()),
+                "median_px": float(np.median(errors[mine])) if seen else None,
+                "parallax_deg": float(np.median(angles[points.obs_point[mine]])) if seen else None,
+                "side_px": max(reconstruction.camera(n).width, reconstruction.camera(n).height),
+            }
+        )
+    return out
+
+
+def match_errors(reconstruction: Reconstruction, i: int, j: int, pair: PairMatches) -> np.ndarray:
+    """Epipolar (Sampson) distance [M] of the matches of images i and j, original pixels; infinite where a ray pair
+    meets behind a camera."""
+    ray_i, ray_j = reconstruction.camera(i).rays(pair.points_i), reconstruction.camera(j).rays(pair.points_j)  # [M, 3]
+    j_from_i = reconstruction.cam_from_world[j] @ np.linalg.inv(reconstruction.cam_from_world[i])
+    turned, shift = ray_i @ j_from_i[:3, :3].T, j_from_i[:3, 3]  # [M, 3], [3]
+    line_j = np.cross(shift, turned)  # [M, 3]
+    line_i = np.cross(ray_j, shift) @ j_from_i[:3, :3]  # [M, 3]
+    slope = np.sqrt((line_i[:, :2] ** 2).sum(1) + (line_j[:, :2] ** 2).sum(1) + 1e-30)  # [M]
+    focal_px = np.sqrt(reconstruction.camera(i).focal_px[0] * reconstruction.camera(j).focal_px[0])
+    normal, across = np.cross(ray_j, turned), np.cross(turned, shift)  # [M, 3]
+    front = ((normal * np.cross(ray_j, shift)).sum(1) < 0) & ((normal * across).sum(1) < 0)  # [M]
+    return np.where(front, focal_px * np.abs((ray_j * line_j).sum(1)) / slope, np.inf)
+
+
+def edge_facts(matches: Matches, reconstruction: Reconstruction) -> list[dict]:
+    """The reconstruction's edges with `median_px`, the median epipolar residual of all their matches, and `agreeing`,
+    the number of matches within 3 px of an image of 1024 px."""
+    index = {info.name: k for k, info in enumerate(matches.images)}
+    out = []
+    for edge in reconstruction.edges:
+        i, j = (reconstruction.index(edge[key]) for key in "ij")
+        pair = pair_of(matches, index[edge["i"]], index[edge["j"]])
+        errors = match_errors(reconstruction, i, j, pair)  # [M]
+        median = float(np.median(errors)) if len(errors) else float("inf")
+        agreeing = int((errors < AGREE_PX * unit_px(reconstruction, i, j)).sum())
+        out.append({**edge, "median_px": median if np.isfinite(median) else None, "agreeing": agreeing})
+    return out
+
+
+def unit_px(reconstruction: Reconstruction, i: int, j: int) -> float:
+    """Size of a pixel of a 1024 px image in original pixels, mean of two images."""
+    sides = [max(reconstruction.camera(k).width, reconstruction.camera(k).height) for k in (i, j)]
+    return float(np.mean(sides)) / UNIT_SIDE_PX
+
+
+def pair_of(matches: Matches, i: int, j: int) -> PairMatches:
+    """The matches of two images, points of i first."""
+    if i < j:
+        return matches.pairs[i, j]
+    pair = matches.pairs[j, i]
+    return PairMatches(pair.points_j, pair.points_i, pair.scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A group of images, and what speaks for and against its place among the others."""
+
+    group: list[str]
+    """The smaller side."""
+    others: int
+    """Number of images on the larger side."""
+    pairs: int
+    """Pairs across with agreeing matches."""
+    agreeing: int
+    """Matches across that agree with the reconstruction."""
+    contradicting: float
+    """Share of the matches across that two-view geometry can explain but the reconstruction does not."""
+
+
+def cuts(names: list[str], edges: list[dict]) -> list[Cut]:
+    """Every image alone, and the two sides of every edge of the maximum spanning tree.
+
+    Among the latter are all bridges: an edge without which the graph falls apart is in every spanning tree.
+    """
+    index = {name: k for k, name in enumerate(names)}
+    n = len(names)
+    ends = np.array([[index[edge["i"]], index[edge["j"]]] for edge in edges], np.int64).reshape(-1, 2)  # [E, 2]
+    agreeing = np.array([edge["agreeing"] for edge in edges], np.int64)  # [E]
+    # A pair counts for at most a few hundred matches, as more say nothing new about it.
+    weight = np.array([edge["explainable"] * min(edge["matches"], MAX_VOTES) for edge in edges])  # [E]
+    explained = np.array([explained_part(edge) for edge in edges])  # [E]
+    found = []
+    for side in _sides(n, ends, agreeing):
+        across = side[ends[:, 0]] != side[ends[:, 1]]  # [E]
+        small = side if side.sum() * 2 <= n else ~side
+        found.append(
+            Cut(
+                group=[names[k] for k in np.flatnonzero(small)],
+                others=n - int(small.sum()),
+                pairs=int((across & (agreeing > 0)).sum()),
+                agreeing=int(agreeing[across].sum()),
+                contradicting=float((weight * (1 - explained))[across].sum() / max(weight[across].sum(), 1e-9)),
+            )
+        )
+    return found
+
+
+def explained_part(edge: dict) -> float:
+    """Explained matches of a pair as a part of the explainable ones."""
+    return min(edge["explained"] / max(edge["explainable"], 1e-9), 1.0)
+
+
+def explained_share(edges: list[dict]) -> float:
+    """Explained matches as a part of the explainable ones, over all pairs."""
+    weight = np.array([edge["explainable"] * min(edge["matches"], MAX_VOTES) for edge in edges])  # [E]
+    explained = np.array([explained_part(edge) for edge in edges])  # [E]
+    return float((weight * explained).sum() / max(weight.sum(), 1e-9))
+
+
+def _sides(n: int, ends: np.ndarray, agreeing: np.ndarray) -> list[np.ndarray]:
+    """Groups of images [N] bool, each once."""
+    # Costs fall with the count and stay above zero, which a sparse matrix takes for "no edge".
+    cost = csr_matrix((1 / (1.0 + agreeing), (ends[:, 0], ends[:, 1])), (n, n))
+    order, parent = breadth_first_order(minimum_spanning_tree(cost), 0, directed=False)
+    below = np.eye(n, dtype=bool)  # [N, N], row: an image and all that hang on it
+    for k in order[:0:-1]:
+        below[parent[k]] |= below[k]
+    unique = {side.tobytes(): side for side in [*np.eye(n, dtype=bool), *below[order[1:]]]}
+    return list(unique.values())
