@@ -9,7 +9,7 @@ from collections.abc import Callable
 import tyro
 
 from proba._version import __version__
-from proba.cli import bench, demo, evaluate, export, import_, match, run, solve
+from proba.cli import align, bench, demo, evaluate, export, import_, match, run, solve
 from proba.errors import ProbaError
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -19,6 +19,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "import": import_.main,
     "eval": evaluate.main,
     "export": export.main,
+    "align": align.main,
     "demo": demo.main,
     "bench": bench.main,
 }

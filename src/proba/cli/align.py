@@ -1,0 +1,152 @@
+"""`proba align`: a world with z up and a known scale."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from proba.align import (
+    Alignment,
+    Up,
+    align_gps,
+    align_up,
+    scale_from_baseline,
+    scale_from_distance,
+    transformed,
+)
+from proba.cli.export import photo_folder
+from proba.errors import InputError
+from proba.geometry.sim3 import Sim3
+from proba.io.atomic import atomic_write_text
+from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
+from proba.reconstruction import Reconstruction
+from proba.report import prepare_output
+from proba.viewer.evolution import EVOLUTION_FILE, load_evolutions, save_evolutions
+
+
+def main(
+    folder: Annotated[Path, tyro.conf.Positional],
+    /,
+    up: Up | None = None,
+    baseline: tuple[str, str, float] | None = None,
+    distance: tuple[str, str, float] | None = None,
+    gps: bool = False,
+    images: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Turn a reconstruction so that z is up, and give it a known scale. Without options: --up gravity.
+
+    Rewrites the model, cloud, maps, uncertainties and history of FOLDER, or writes them to --out. Pieces that are not
+    connected are turned each by itself; a length scales the piece that holds what was measured.
+
+    Args:
+        folder: Folder that `proba solve` or `proba run` wrote.
+        up: gravity: photos are held level. pca: the cameras, or else the points, lie on level ground. x, y, z, -x, -y
+            or -z: this axis of the present world is up.
+        baseline: Two images and the length between their cameras, e.g. --baseline a.jpg b.jpg 0.25
+        distance: Two places and the length between them: numbers of points (as in COLMAP's files) of the largest piece,
+            or pixels, e.g. --distance a.jpg:310,200 a.jpg:560,204 1.2
+        gps: Metres, east, north and up from the GPS places in the photos' EXIF.
+        images: Folder of the photos, for --gps; by default the one that report.json names.
+        out: Write here instead of into FOLDER.
+    """
+    if sum(chosen is not None for chosen in (baseline, distance)) + gps > 1:
+        raise InputError("Give one of --baseline, --distance and --gps.")
+    if gps and up:
+        raise InputError("--gps finds up itself. Leave --up out.")
+    pieces = [_Piece(reconstruction) for reconstruction in load_reconstruction(folder)]
+    if baseline:
+        piece = _piece_of(pieces, baseline[0], baseline[1])
+        piece.apply(scale_from_baseline(piece.reconstruction, *baseline))
+    if distance:
+        piece = _piece_of(pieces, *(place.rpartition(":")[0] for place in distance[:2]))
+        piece.apply(scale_from_distance(piece.reconstruction, *distance))
+    for piece in pieces:
+        if gps:
+            piece.apply(align_gps(piece.reconstruction, photo_folder(folder, images, piece.reconstruction)))
+        elif up or not (baseline or distance):
+            piece.apply(align_up(piece.reconstruction, up or "gravity"))
+    _write(folder, out or folder, pieces)
+    print(f"{' | '.join(piece.told for piece in pieces)}: wrote {out or folder}")
+
+
+class _Piece:
+    """A connected piece on its way to another frame."""
+
+    def __init__(self, reconstruction: Reconstruction) -> None:
+        self.reconstruction = reconstruction
+        self.new_from_old = Sim3()
+        self.reasons: list[str] = []
+
+    def apply(self, step: Alignment) -> None:
+        self.reconstruction = transformed(self.reconstruction, step.similarity)
+        self.new_from_old = step.similarity @ self.new_from_old
+        self.reasons.append(step.reason)
+
+    @property
+    def told(self) -> str:
+        scale = self.new_from_old.scale
+        return "; ".join(self.reasons) + (f" (scale x {scale:.6g})" if scale != 1 else "") or "unchanged"
+
+
+def _piece_of(pieces: list[_Piece], *names: str) -> _Piece:
+    """The piece that holds all named images; the largest where none is named."""
+    wanted = {name for name in names if name}
+    for piece in pieces:
+        if wanted <= set(piece.reconstruction.image_names):
+            return piece
+    every = [name for piece in pieces for name in piece.reconstruction.image_names]
+    for name in sorted(wanted - set(every)):
+        raise InputError(f"The reconstruction has no image {name!r}; it has e.g. {every[0]!r}.")
+    raise InputError(f"{' and '.join(sorted(wanted))} are in pieces that are not connected. Measure within one piece.")
+
+
+def _write(folder: Path, target: Path, pieces: list[_Piece]) -> None:
+    """Everything is written beside the old files first, so that an interruption cannot leave half of each."""
+    if target.resolve() != folder.resolve():
+        prepare_output(target)
+    with tempfile.TemporaryDirectory(prefix=".align-", dir=target) as name:
+        fresh = Path(name) / "new"
+        save_reconstruction([piece.reconstruction for piece in pieces], fresh)
+        if (folder / EVOLUTION_FILE).is_file():
+            _move_history(folder / EVOLUTION_FILE, fresh / EVOLUTION_FILE, pieces)
+        if (folder / "report.json").is_file():
+            _amend_report(folder / "report.json", fresh / "report.json", pieces)
+        if (target / "sparse").exists():  # a folder cannot be replaced by a full one, only moved out of its way
+            os.replace(target / "sparse", Path(name) / "old-sparse")
+        for path in sorted(fresh.iterdir(), reverse=True):  # sparse first
+            os.replace(path, target / path.name)
+
+
+def _move_history(source: Path, target: Path, pieces: list[_Piece]) -> None:
+    """The history ends in the result, so it moves with it."""
+    evolutions = load_evolutions(source)
+    for evolution, piece in zip(evolutions, pieces, strict=False):
+        poses = np.zeros((*evolution.cam_from_world.shape[:2], 4, 4))  # [F, N, 4, 4]
+        poses[..., :3, :], poses[..., 3, 3] = evolution.cam_from_world, 1
+        evolution.cam_from_world = piece.new_from_old.apply_to_poses(poses)[..., :3, :].astype(np.float32)
+        shift = np.float16(np.log(piece.new_from_old.scale))
+        evolution.log_depth, evolution.log_sigma = evolution.log_depth + shift, evolution.log_sigma + shift
+    save_evolutions(target, evolutions)
+
+
+def _amend_report(source: Path, target: Path, pieces: list[_Piece]) -> None:
+    """The report with centres in the new unit, and what was done with its 4x4 matrix new_from_old."""
+    try:
+        report = json.loads(source.read_text(encoding="utf-8"))
+        for component, piece in zip(report["components"], pieces, strict=True):
+            moved = piece.reconstruction
+            for name, std in zip(moved.image_names, moved.pose_std, strict=True):
+                centre = float(std[3:].max())
+                component["pose_std"][name]["centre"] = centre if np.isfinite(centre) else None
+            done = {"reason": piece.told, "new_from_old": piece.new_from_old.matrix().tolist()}
+            component.setdefault("alignments", []).append(done)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{source} is damaged ({error!r}). Delete it, or run again.") from error
+    atomic_write_text(target, json.dumps(report, indent=1))
