@@ -3,9 +3,9 @@
 A frame is the state of one world at one iteration: poses, fields of view, edge weights, and the Gaussians of a few
 thousand pixels. All frames of one connected piece are stacked in common arrays:
 
-    frames of the chosen world, cold start to end     the timeline
-    the refined result                                the last frame of the timeline
-    one frame of every other world                    how it ended
+    worlds that lived to the end     all their frames, start to end: a timeline each
+    worlds that were pruned          their last frame
+    the refined result               the last frame of all
 
 The frames are aligned to the refined result, so that playback shows what the solver did and not how its gauge drifted.
 """
@@ -28,6 +28,18 @@ EVOLUTION_FILE = "evolution.npz"
 VERSION = 1
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State:
+    """All there is to draw of one moment."""
+
+    world_from_cam: np.ndarray  # [N, 4, 4]
+    tan: np.ndarray  # [N], tangent of half the field of view along the longest side
+    edge_weight: np.ndarray  # [E]
+    points: np.ndarray  # [P, 3], middles of the Gaussians
+    sigma: np.ndarray  # [P], their standard deviations in scene units
+    title: str
+
+
 @dataclass(kw_only=True)
 class Evolution:
     """F frames of N images, E edges and P sampled pixels."""
@@ -38,7 +50,8 @@ class Evolution:
     point_image: np.ndarray  # [P] int
     point_xy: np.ndarray  # [P, 2] float32, about the image centre in units of half the longest side
     worlds: list[dict]
-    """One a hypothesis: `name`, `loss`, `chosen`, `pruned_at` (iteration, or None)."""
+    """One a hypothesis: `name`, `loss`, `chosen`, `pruned_at` (iteration, or None), `cold` (whether it began with no
+    idea of the poses), `epipolar_share` (or None)."""
     world: np.ndarray  # [F] int, index into worlds; -1 for the refined result
     iteration: np.ndarray  # [F] int
     loss: np.ndarray  # [F] float32; NaN where unknown
@@ -54,14 +67,18 @@ class Evolution:
         return next((k for k, world in enumerate(self.worlds) if world["chosen"]), 0)
 
     @property
-    def timeline(self) -> np.ndarray:
-        """Frames [S] from the cold start to the refined result."""
-        return np.flatnonzero((self.world == self.chosen) | (self.world == -1))
+    def told(self) -> int:
+        """Index of the world whose story is told: the chosen one, or, if that was seeded from two-view geometry, the
+        best one that began cold."""
+        cold = [k for k, w in enumerate(self.worlds) if w["cold"] and w["pruned_at"] is None]
+        if self.chosen in cold or not cold:
+            return self.chosen
+        return max(cold, key=lambda k: self.worlds[k]["epipolar_share"] or 0.0)
 
-    @property
-    def endings(self) -> np.ndarray:
-        """Last frame [B] of every world."""
-        return np.array([np.flatnonzero(self.world == k)[-1] for k in range(len(self.worlds))])
+    def timeline(self, world: int) -> np.ndarray:
+        """Frames [S] of a world from its start on; the refined result is the last of one that lived to the end."""
+        alive = self.worlds[world]["pruned_at"] is None
+        return np.flatnonzero((self.world == world) | ((self.world == -1) & alive))
 
     def points(self, frame: int) -> np.ndarray:  # [P, 3]
         """Where the sampled pixels are in a frame's world."""
@@ -71,6 +88,21 @@ class Evolution:
         pose = self.cam_from_world[frame][self.point_image].astype(np.float64)  # [P, 3, 4]
         return np.einsum("pji,pj->pi", pose[:, :, :3], in_camera - pose[:, :, 3])
 
+    def state(self, frame: int) -> State:
+        """One frame, ready to be drawn."""
+        pose = self.cam_from_world[frame].astype(np.float64)  # [N, 3, 4]
+        world_from_cam = np.tile(np.eye(4), (len(pose), 1, 1))
+        world_from_cam[:, :3, :3] = pose[:, :, :3].transpose(0, 2, 1)
+        world_from_cam[:, :3, 3] = -np.einsum("nji,nj->ni", pose[:, :, :3], pose[:, :, 3])
+        return State(
+            world_from_cam=world_from_cam,
+            tan=self.tan[frame].astype(np.float64),
+            edge_weight=self.edge_weight[frame].astype(np.float64),
+            points=self.points(frame),
+            sigma=np.exp(self.log_sigma[frame].astype(np.float64)),
+            title=self.title(frame),
+        )
+
     def fov_deg(self, frame: int) -> float:
         """Median field of view of a frame along the longest side."""
         return float(np.degrees(2 * np.arctan(np.median(self.tan[frame]))))
@@ -79,7 +111,7 @@ class Evolution:
         """What a frame shows, in one line."""
         fov = f"FoV {self.fov_deg(frame):.1f}°"
         if self.world[frame] < 0:
-            return f"refined   {fov}"
+            return f"refined, from {self.worlds[self.chosen]['name']}   {fov}"
         loss = f"loss {self.loss[frame]:.2f}   " if np.isfinite(self.loss[frame]) else ""
         return f"{self.worlds[self.world[frame]]['name']}   iteration {self.iteration[frame]}   {loss}{fov}"
 
@@ -94,6 +126,22 @@ class Evolution:
             self.cam_from_world[frame] = similarity.apply_to_poses(poses)[:, :3]
             self.log_depth[frame] += np.log(similarity.scale)
             self.log_sigma[frame] += np.log(similarity.scale)
+
+
+def blend(a: State, b: State, part: float) -> State:
+    """The moment `part` (0..1) of the way from one state to the next, for smooth playback."""
+
+    def mix(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (1 - part) * x + part * y
+
+    return State(
+        world_from_cam=mix(a.world_from_cam, b.world_from_cam),  # the steps are small: still nearly rotations
+        tan=mix(a.tan, b.tan),
+        edge_weight=mix(a.edge_weight, b.edge_weight),
+        points=mix(a.points, b.points),
+        sigma=np.exp(mix(np.log(a.sigma), np.log(b.sigma))),
+        title=a.title if part < 0.5 else b.title,
+    )
 
 
 def gentle_alignment(source: np.ndarray, target: np.ndarray, *, scale: float, stiffness: float = 0.2) -> Sim3:

@@ -121,15 +121,12 @@ class _Tape:
 
     def evolution(self, piece: Piece) -> Evolution:
         assert self.problem is not None
-        worlds = [{key: h[key] for key in ("name", "loss", "chosen", "pruned_at")} for h in piece.hypotheses]
-        worlds = [world for world in worlds if any(world["name"] in note.names for note in self.notes)]
-        chosen = next((k for k, world in enumerate(worlds) if world["chosen"]), 0)
+        worlds = self._worlds(piece)
         frames = [
             (k, note, note.names.index(world["name"]))
             for k, world in enumerate(worlds)
-            for note in self._of_world(world["name"], only_last=k != chosen)
+            for note in self._of_world(world["name"], only_last=world["pruned_at"] is not None)
         ]
-        frames.sort(key=lambda frame: frame[0] == chosen)  # the timeline last, then the refined result
         refined = self._refined(piece.reconstruction)
         log_tan = np.stack([note.log_tan[b] for _, note, b in frames])[:, self.problem.camera_of_image.numpy()]
         weight = np.stack([note.edge_weight[b] for _, note, b in frames])  # [F, E]
@@ -153,6 +150,17 @@ class _Tape:
         )
         evolution.align()
         return evolution
+
+    def _worlds(self, piece: Piece) -> list[dict]:
+        first = self.notes[0]
+        still = (first.iteration == 0) & (first.parent_from_child[..., 3] == 0).all((1, 2))  # [B]
+        cold = dict(zip(first.names, still.tolist(), strict=True))
+        keys = ("name", "loss", "chosen", "pruned_at", "epipolar_share")
+        return [
+            {key: hypothesis[key] for key in keys} | {"cold": cold.get(hypothesis["name"], False)}
+            for hypothesis in piece.hypotheses
+            if any(hypothesis["name"] in note.names for note in self.notes)
+        ]
 
     def _of_world(self, name: str, *, only_last: bool) -> list[_Note]:
         notes = [note for note in self.notes if name in note.names]

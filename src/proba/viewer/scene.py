@@ -1,0 +1,218 @@
+"""What there is to show of a result, ready for any front end: browser, page, film."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from proba.errors import InputError
+from proba.io.ground_truth import GroundTruth, load_ground_truth
+from proba.io.reconstruction_folder import load_reconstruction
+from proba.reconstruction import Reconstruction
+from proba.viewer import palette
+from proba.viewer.evolution import EVOLUTION_FILE, Evolution, load_evolutions
+from proba.viewer.framing import Framing, align_cameras, frame_scene
+from proba.viewer.photos import Photos, find_photos
+
+COLOURINGS = ("photo", "depth", "sigma", "image")
+SAMPLE_SIDE_PX = 400
+"""Size of the copies of the photos that colour the Gaussians of the timeline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeFacts:
+    """One neighbour of a camera in the view graph."""
+
+    name: str
+    weight: float
+    matches: int
+    shared: int
+    """Points of the result that both see."""
+    error_px: float
+    """Median reprojection error of those, in this camera."""
+
+
+class PieceScene:
+    """One connected reconstruction with its history, photos and true cameras. Points come in random order."""
+
+    def __init__(
+        self, rec: Reconstruction, evolution: Evolution | None, photos: Photos, truth: GroundTruth | None = None
+    ):
+        self.rec, self.evolution, self.photos = rec, evolution, photos
+        # Any first part of the points is a fair sample of them: that is all the level of detail there is.
+        self.order = np.random.default_rng(0).permutation(len(rec.points.xyz))
+        self.truth = None if truth is None else _aligned_truth(rec, truth)
+
+    # ---- points
+
+    @cached_property
+    def xyz(self) -> np.ndarray:  # [P, 3] float32
+        return self.rec.points.xyz[self.order].astype(np.float32)
+
+    @cached_property
+    def sigma(self) -> np.ndarray:  # [P]
+        return self.rec.points.sigma[self.order]
+
+    @cached_property
+    def _observers(self) -> tuple[np.ndarray, np.ndarray]:
+        """An image that sees each point, and the mean depth of the point in all of them, [P]."""
+        points, poses = self.rec.points, self.rec.cam_from_world
+        xyz = points.xyz[points.obs_point]  # [K, 3]
+        depth = (poses[points.obs_image, 2, :3] * xyz).sum(1) + poses[points.obs_image, 2, 3]  # [K]
+        count = np.bincount(points.obs_point, minlength=len(points.xyz))
+        mean = np.bincount(points.obs_point, depth, minlength=len(points.xyz)) / np.maximum(count, 1)
+        image = np.zeros(len(points.xyz), int)
+        image[points.obs_point[::-1]] = points.obs_image[::-1]
+        return image[self.order], mean[self.order]
+
+    @property
+    def point_image(self) -> np.ndarray:  # [P] int
+        return self._observers[0]
+
+    @property
+    def depth(self) -> np.ndarray:  # [P]
+        return self._observers[1]
+
+    def colours(self, by: str) -> np.ndarray:  # [P, 3] uint8
+        """Colours of the points by their photo, depth, sigma, or an image that sees them."""
+        if by == "photo":
+            return self.rec.points.rgb[self.order]
+        if by == "image":
+            return palette.of_images(len(self.rec))[self.point_image]
+        return palette.on_scale(palette.ranked(self.depth if by == "depth" else self.sigma))
+
+    # ---- cameras
+
+    @cached_property
+    def framing(self) -> Framing:
+        return frame_scene(self.rec.world_from_cam, self.rec.points.xyz)
+
+    @cached_property
+    def aspect(self) -> np.ndarray:  # [N], width over height
+        return np.array([camera.width / camera.height for camera in self._camera_of])
+
+    @cached_property
+    def tan(self) -> np.ndarray:  # [N]
+        """Tangent of half the field of view along the longest side."""
+        return np.array([max(c.width, c.height) / 2 / c.focal_px[0] for c in self._camera_of])
+
+    @property
+    def _camera_of(self):
+        return [self.rec.cameras[k] for k in self.rec.camera_of_image]
+
+    @cached_property
+    def edges(self) -> np.ndarray:  # [E, 2] int
+        index = {name: k for k, name in enumerate(self.rec.image_names)}
+        pairs = [(index[edge["i"]], index[edge["j"]]) for edge in self.rec.edges]
+        return np.array(pairs, int).reshape(-1, 2)
+
+    @cached_property
+    def edge_weight(self) -> np.ndarray:  # [E]
+        return np.array([edge["weight"] for edge in self.rec.edges], np.float64)
+
+    def observations(self, image: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where points were seen and where they project, [K, 2] each, original pixels."""
+        points = self.rec.points
+        mine = np.flatnonzero(points.obs_image == image)
+        observed = points.obs_xy[mine].astype(np.float64)
+        return observed, self.rec.project(image, points.xyz[points.obs_point[mine]])
+
+    def neighbours(self, image: int) -> list[EdgeFacts]:
+        """Edges of a camera, heaviest first."""
+        points = self.rec.points
+        observed, projected = self.observations(image)
+        error_of_point = np.full(len(points.xyz), np.nan)
+        error_of_point[points.obs_point[points.obs_image == image]] = np.linalg.norm(projected - observed, axis=1)
+        facts = []
+        for edge, (i, j) in zip(self.rec.edges, self.edges, strict=True):
+            if image not in (i, j):
+                continue
+            other = int(j if image == i else i)
+            errors = error_of_point[points.obs_point[points.obs_image == other]]
+            errors = errors[np.isfinite(errors)]
+            facts.append(
+                EdgeFacts(
+                    name=self.rec.image_names[other],
+                    weight=float(edge["weight"]),
+                    matches=int(edge["matches"]),
+                    shared=len(errors),
+                    error_px=float(np.median(errors)) if len(errors) else float("nan"),
+                )
+            )
+        return sorted(facts, key=lambda fact: -fact.weight)
+
+    def camera_facts(self, image: int) -> dict[str, str]:
+        """What is known of a camera, in words."""
+        camera = self.rec.camera(image)
+        rotation, centre = np.degrees(self.rec.pose_std[image, :3].max()), self.rec.pose_std[image, 3:].max()
+        observed, projected = self.observations(image)
+        error = np.linalg.norm(projected - observed, axis=1)
+        fov = np.degrees(2 * np.arctan(self.tan[image]))
+        return {
+            "size": f"{camera.width} x {camera.height} px",
+            "focal": f"{camera.focal_px.mean():.1f}{_plus_minus(camera.focal_std_px, '.2f')} px ({fov:.2f}°)",
+            "model": camera.model,
+            "rotation std": f"{rotation:.4f}°" if np.isfinite(rotation) else "unknown",
+            "centre std": f"{centre:.2g} (scene units)" if np.isfinite(centre) else "unknown",
+            "points": f"{len(observed)}, median error {np.nanmedian(error):.2f} px" if len(observed) else "0",
+        }
+
+    # ---- history
+
+    @cached_property
+    def sample_colours(self) -> np.ndarray:  # [P, 3] uint8
+        """Colours of the pixels whose Gaussians the history follows."""
+        assert self.evolution is not None
+        image, xy = self.evolution.point_image, self.evolution.point_xy
+        colours = palette.of_images(len(self.rec))[image].copy()
+        for n, rgb in enumerate(self.photos.load(SAMPLE_SIDE_PX)):
+            mine = image == n
+            if rgb is not None and mine.any():
+                height, width = rgb.shape[:2]
+                column, row = (xy[mine] * max(width, height) / 2 + [width / 2, height / 2]).astype(int).T
+                colours[mine] = rgb[row.clip(0, height - 1), column.clip(0, width - 1)]
+        return colours
+
+    def world_label(self, index: int) -> str:
+        """One line on a hypothesis."""
+        assert self.evolution is not None
+        world = self.evolution.worlds[index]
+        loss = f"loss {world['loss']:.2f}" if world["loss"] is not None and np.isfinite(world["loss"]) else "no loss"
+        fate = "chosen" if world["chosen"] else f"left at {world['pruned_at']}" if world["pruned_at"] else "kept"
+        return f"{world['name']} ({loss}, {fate})"
+
+
+def _plus_minus(std: float, form: str) -> str:
+    return f" ± {std:{form}}" if np.isfinite(std) else ""
+
+
+def _aligned_truth(rec: Reconstruction, truth: GroundTruth) -> np.ndarray:  # [N, 4, 4] world_from_cam, NaN if unknown
+    """True cameras in the frame and scale of the result."""
+    from proba.evaluation.poses import match_names
+
+    found = match_names(rec.image_names, truth.names)
+    known = np.array([k for k, n in enumerate(found) if n is not None], int)
+    out = np.full((len(rec), 4, 4), np.nan)
+    if len(known) >= 2:
+        true = np.linalg.inv(truth.cam_from_world[[n for n in found if n is not None]])
+        result_from_truth = align_cameras(true, rec.world_from_cam[known])
+        out[known] = np.linalg.inv(result_from_truth.apply_to_poses(np.linalg.inv(true)))
+    return out
+
+
+def load_scene(folder: Path, *, images: Path | None = None, gt: Path | None = None) -> list[PieceScene]:
+    """All pieces of a result folder, largest first."""
+    recs = load_reconstruction(folder)
+    truth = None if gt is None else load_ground_truth(gt)
+    history = folder / EVOLUTION_FILE
+    evolutions = {tuple(e.image_names): e for e in load_evolutions(history)} if history.is_file() else {}
+    photos = find_photos(folder, images)
+    pieces = [
+        PieceScene(rec, evolutions.get(tuple(rec.image_names)), Photos(photos, rec.image_names), truth) for rec in recs
+    ]
+    if truth is not None and not any(np.isfinite(p.truth).any() for p in pieces if p.truth is not None):
+        raise InputError(f"{gt} and {folder} have no two images in common; give the ground truth of these photos.")
+    return pieces
