@@ -21,7 +21,7 @@ def run(monkeypatch, capsys, name: str, *arguments: object) -> str:
 
 
 def test_photos_to_splats(tmp_path, monkeypatch, capsys):
-    scene = make_scene("object", n_images=6, seed=0)
+    scene = make_scene("object", n_images=6, seed=0, width=400, height=300)
     render_images(scene, tmp_path / "photos")
     result = tmp_path / "result"
     said = run(monkeypatch, capsys, "from_photos.py", tmp_path / "photos", result)

@@ -1,0 +1,154 @@
+"""The verdict follows the facts, and every warning has a section in the documentation."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import proba.report.checks as checks_module
+from proba.reconstruction import Camera
+from proba.report.checks import TOPICS, Check, verdict, worst_level
+
+ROOT = Path(__file__).parents[2]
+
+
+def topics(report, level=None):
+    return [c["topic"] for c in report["checks"] if (c["level"] != "good" if level is None else c["level"] == level)]
+
+
+def test_the_truth_looks_right(finished):
+    report = finished.report()
+    assert topics(report) == []
+    assert report["verdict"]["level"] == "good" and report["warnings"] == []
+    assert report["verdict"]["text"].startswith("Looks right: 8 of 8 images")
+
+
+def test_a_wrong_pose_is_not_trusted_and_named(finished):
+    finished.rec.cam_from_world[3, 0, 3] += 0.5
+    report = finished.report()
+    assert report["verdict"]["level"] == "distrust"
+    found = next(c for c in report["checks"] if c["topic"] == "Contradicting images")
+    assert found["images"] == ("003.png",)
+    assert "Do not trust this result: " in report["verdict"]["text"]
+
+
+def test_a_wrong_group_is_not_trusted_though_it_agrees_in_itself(finished):
+    moved = [0, 1, 2]
+    finished.rec.cam_from_world[moved, 0, 3] += 0.7
+    found = next(c for c in finished.report()["checks"] if c["topic"] == "Contradicting images")
+    assert found["level"] == "distrust" and found["images"]
+
+
+def test_images_left_out(finished):
+    finished.unmatched = ["x.jpg", "y.jpg"]
+    finished.matches.images += [replace(finished.matches.images[0], name=name) for name in finished.unmatched]
+    report = finished.report()
+    assert topics(report) == ["Images left out"] and report["verdict"]["level"] == "check"
+    assert "8 of 10 images posed (x.jpg and y.jpg match no other)" in report["warnings"][0]
+    extra = [replace(finished.matches.images[0], name=f"{k}.jpg") for k in range(10)]
+    finished.matches.images += extra
+    assert finished.report()["verdict"]["level"] == "distrust"
+
+
+def test_an_image_that_hangs_by_few_matches(finished):
+    """All but 60 matches of the last image are taken away, in one pair."""
+    last = 7
+    for i, j in list(finished.matches.pairs):
+        if last in (i, j):
+            pair = finished.matches.pairs.pop((i, j))
+            kept = type(pair)(*(column[:60] for column in pair))
+    finished.matches.pairs[i, j] = kept
+    names = finished.rec.image_names
+    pairs = {(names[a], names[b]): len(p.points_i) for (a, b), p in finished.matches.pairs.items()}
+    finished.rec.edges = [{"i": a, "j": b, "matches": count, "weight": 0.8} for (a, b), count in pairs.items()]
+    report = finished.report()
+    assert topics(report) == ["Weak link"]
+    assert "in 1 pair hold 007.png to the other 7 images" in report["warnings"][0]
+
+
+def test_little_parallax(finished):
+    """All cameras in nearly one place."""
+    centre = finished.rec.centres.mean(axis=0)
+    inverse = np.linalg.inv(finished.rec.cam_from_world)
+    inverse[:, :3, 3] = centre + (inverse[:, :3, 3] - centre) * 0.005
+    finished.rec.cam_from_world = np.linalg.inv(inverse)
+    assert "Pure rotation" in topics(finished.report(), "distrust")
+
+
+@pytest.mark.parametrize(
+    ("note", "topic"),
+    [
+        (
+            "planar scene: focal length cannot be observed (standard deviation up to 8 %, 1 of 1 cameras); pass it",
+            "Flat scene",
+        ),
+        ("planar scene: focal length and depth lean on small perspective effects; treat them with care", "Flat scene"),
+        ("focal length is poorly observed (up to 9 %); pass --focal fixed", "Focal length not observed"),
+        ("poses of a.jpg are rough: their matches do not agree; add images", "Rough poses"),
+    ],
+)
+def test_notes_of_the_refinement_become_checks(finished, note, topic):
+    finished.rec.notes = [note]
+    report = finished.report()
+    assert topics(report) == [topic]
+    fact, advice = note.split("; ")
+    assert fact in report["warnings"][0] and advice[1:] in report["warnings"][0]
+
+
+def test_many_rough_poses_spoil_the_rest(finished):
+    finished.rec.notes = ["poses of 000.png and others are rough; leave them out"]
+    finished.unplaced = ["000.png"]
+    assert finished.report()["verdict"]["level"] == "check"
+    finished.unplaced = ["000.png", "001.png", "002.png"]
+    assert finished.report()["verdict"]["level"] == "distrust"
+
+
+def test_a_camera_for_every_image_and_uncertain_rotations(finished):
+    one = finished.rec.cameras[0]
+    finished.rec.cameras = [Camera(**vars(one)) for _ in range(8)]
+    finished.rec.camera_of_image = np.arange(8)
+    finished.rec.pose_std[5, 1] = np.radians(2)
+    assert topics(finished.report()) == ["Uncertain poses", "A focal length for every image"]
+
+
+def test_noisy_or_few_observations(finished):
+    points = finished.rec.points
+    points.obs_xy[points.obs_image == 4] += np.float32(4)
+    keep = (points.obs_image != 2) | (np.arange(len(points.obs_image)) % 40 == 0)
+    points.obs_point, points.obs_image, points.obs_xy = (
+        values[keep] for values in (points.obs_point, points.obs_image, points.obs_xy)
+    )
+    report = finished.report()
+    by_topic = {c["topic"]: c["images"] for c in report["checks"] if c["level"] != "good"}
+    assert by_topic["Large residuals"] == ("004.png",) and by_topic["Few observations"] == ("002.png",)
+
+
+def test_interrupted(finished):
+    finished.interrupted = True
+    assert topics(finished.report()) == ["Interrupted"]
+
+
+def test_the_worst_check_decides():
+    checks = [
+        Check(topic="A", fact="first", wanted=""),
+        Check(topic="B", fact="second", wanted="", level="check"),
+        Check(topic="C", fact="third", wanted="", level="distrust"),
+    ]
+    assert worst_level([]) == "good" and worst_level(checks[:2]) == "check" and worst_level(checks) == "distrust"
+    assert verdict(checks, 2, 2) == "Do not trust this result: third (1 more warning below)."
+
+
+def test_the_choice_tells_by_how_much(finished):
+    choice = finished.report()["choice"]
+    assert choice["name"] == "fov50" and choice["next"] == "fov50-mirror"
+    assert choice["margin"] == pytest.approx(0.28)
+
+
+def test_every_topic_has_a_section():
+    source = Path(checks_module.__file__).read_text()
+    named = set(re.findall(r'topic="([^"]+)"', source)) | {topic.capitalize() for topic in TOPICS.values()}
+    assert len(named) > 10
+    sections = set(re.findall(r"^#+ (.+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE))
+    assert named <= sections

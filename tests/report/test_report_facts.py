@@ -1,0 +1,95 @@
+"""The numbers of the report against scenes and graphs whose numbers are known."""
+
+import numpy as np
+import pytest
+
+from proba.matches import PairMatches
+from proba.report.facts import cuts, edge_facts, explained_share, image_facts, match_errors, pair_of
+
+
+def edge(i, j, agreeing, explained=1.0):
+    return {"i": i, "j": j, "matches": agreeing, "agreeing": agreeing, "explainable": 1.0, "explained": explained}
+
+
+def clusters():
+    """Two triangles of images joined by one edge."""
+    names = list("abcdef")
+    edges = [edge(*pair, 200) for pair in ("ab", "bc", "ac", "de", "ef", "df")]
+    return names, [*edges, edge("c", "d", 40)]
+
+
+def test_true_poses_leave_the_noise(finished):
+    for image in image_facts(finished.rec):
+        # The length of two independent coordinates of standard deviation 0.3 px has the median 0.3 sqrt(2 ln 2).
+        assert image["median_px"] == pytest.approx(0.3 * 1.177, rel=0.2)
+        assert image["observations"] > 100 and image["parallax_deg"] > 5
+    finished.result()
+    for found in edge_facts(finished.matches, finished.rec):
+        assert found["median_px"] < 0.5
+        assert found["agreeing"] == found["matches"]
+
+
+def test_a_shifted_camera_shows_in_its_pairs_only(finished):
+    moved = finished.rec.image_names[3]
+    finished.rec.cam_from_world[3, 0, 3] += 0.5
+    finished.result()
+    for found in edge_facts(finished.matches, finished.rec):
+        involved = moved in (found["i"], found["j"])
+        assert (found["median_px"] is None or found["median_px"] > 2) == involved
+
+
+def test_residuals_do_not_depend_on_the_order_of_a_pair(finished):
+    (i, j), pair = next(iter(finished.matches.pairs.items()))
+    there, back = (
+        match_errors(finished.rec, i, j, pair),
+        match_errors(finished.rec, j, i, pair_of(finished.matches, j, i)),
+    )
+    assert np.allclose(there, back)
+
+
+def test_points_behind_a_camera_never_agree(finished):
+    (i, j), pair = next(iter(finished.matches.pairs.items()))
+    mirrored = finished.rec.cam_from_world[j] @ np.linalg.inv(finished.rec.cam_from_world[i])
+    mirrored[:3, 3] *= -1  # the same epipolar lines, the scene behind
+    finished.rec.cam_from_world[j] = mirrored @ finished.rec.cam_from_world[i]
+    assert np.isinf(match_errors(finished.rec, i, j, pair)).mean() > 0.95
+
+
+def test_an_image_without_observations_has_no_residual(finished):
+    points = finished.rec.points
+    keep = points.obs_image != 0
+    points.obs_point, points.obs_image, points.obs_xy = (
+        values[keep] for values in (points.obs_point, points.obs_image, points.obs_xy)
+    )
+    first = image_facts(finished.rec)[0]
+    assert first["observations"] == 0 and first["median_px"] is None and first["parallax_deg"] is None
+
+
+def test_a_pair_without_matches_has_no_residual(finished):
+    name = next(iter(finished.matches.pairs))
+    finished.result()
+    none = np.zeros((0, 2), np.float32)
+    finished.matches.pairs[name] = PairMatches(none, none, np.zeros(0, np.float32))
+    assert edge_facts(finished.matches, finished.rec)[0]["median_px"] is None
+
+
+def test_a_bridge_is_found():
+    names, edges = clusters()
+    weakest = min(cuts(names, edges), key=lambda cut: cut.agreeing)
+    assert weakest.agreeing == 40 and weakest.pairs == 1
+    assert set(weakest.group) in ({"a", "b", "c"}, {"d", "e", "f"}) and weakest.others == 3
+
+
+def test_every_image_alone_is_a_cut():
+    names, edges = clusters()
+    alone = {cut.group[0]: cut.agreeing for cut in cuts(names, edges) if len(cut.group) == 1}
+    assert alone == {"a": 400, "b": 400, "c": 440, "d": 440, "e": 400, "f": 400}
+
+
+def test_contradictions_across_a_cut():
+    names, edges = clusters()
+    edges[-1] = {**edge("c", "d", 40), "explained": 0.25}
+    worst = max(cuts(names, edges), key=lambda cut: cut.contradicting)
+    assert worst.contradicting == pytest.approx(0.75) and len(worst.group) == 3
+    # All but three quarters of one pair's 40 matches agree; a pair counts for its matches.
+    assert explained_share(edges) == pytest.approx(1 - 30 / 1240)

@@ -1,0 +1,114 @@
+"""report.html: whole, offline, escaped, and with pictures where there are photos."""
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+from PIL import Image
+
+from proba.pipeline import SolveOptions
+from proba.report import folder_summary, write_results
+from proba.report.pictures import worst_pairs
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Checker(HTMLParser):
+    """Tags must close in order; what would load or run something is noted."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.loads, self.text = [], [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href") and not value.startswith("data:"):
+                self.loads.append(value)
+            assert not name.startswith("on")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def write(finished, folder, **more):
+    write_results(folder, finished.matches, finished.result(), SolveOptions(), **more)
+    page = Checker()
+    page.feed((folder / "report.html").read_text())
+    assert page.open == [] and page.loads == []
+    return page, json.loads((folder / "report.json").read_text())
+
+
+def photos(finished, folder):
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for info in finished.matches.images:
+        Image.fromarray(rng.integers(0, 256, (120, 160, 3), dtype=np.uint8)).save(folder / info.name)
+    return folder
+
+
+def test_without_photos(finished, tmp_path):
+    page, report = write(finished, tmp_path)
+    assert report["image_folder"] is None and report["matching"] is None
+    assert report["verdict"]["text"] in page.text
+    assert page.tags.count("svg") >= 5 and "image" not in page.tags and "script" not in page.tags
+    assert all({"median_px", "agreeing", "explained", "explainable"} <= edge.keys() for edge in report["edges"])
+    assert [image["name"] for image in report["per_image"]] == finished.rec.image_names
+    assert "Looks right" in folder_summary(tmp_path)
+
+
+def test_with_photos(finished, tmp_path):
+    folder = photos(finished, tmp_path / "photos")
+    matching = {"matchers": ["sift"], "pairs_tried": 28, "pairs_kept": 20, "matches": 5000}
+    page, report = write(finished, tmp_path / "out", image_folder=folder, matching=matching)
+    assert report["image_folder"] == str(folder)
+    assert page.tags.count("image") == 8  # four pairs of two
+    assert "Matched with sift: 20 of 28 pairs kept" in page.text
+    assert (tmp_path / "out" / "report.html").stat().st_size < 1_500_000
+
+
+def test_unreadable_photos_do_not_stop_the_report(finished, tmp_path):
+    folder = photos(finished, tmp_path / "photos")
+    for path in folder.iterdir():
+        path.write_bytes(b"\x89PNG no more")
+    page, _ = write(finished, tmp_path / "out", image_folder=folder)
+    assert "image" not in page.tags
+
+
+def test_file_names_are_text(finished, tmp_path):
+    evil = '<script>alert("x")</script>&amp;"onload="y.jpg'
+    old = finished.rec.image_names[0]
+    finished.rec.image_names[0] = evil
+    finished.matches.images[0] = type(finished.matches.images[0])(name=evil, width=640, height=480)
+    for edge in finished.rec.edges:
+        edge |= {key: evil for key in "ij" if edge[key] == old}
+    finished.rec.cam_from_world[0, 0, 3] += 0.5  # so that the name is in warnings and pictures too
+    page, report = write(finished, tmp_path)
+    assert evil in report["verdict"]["text"] and evil in page.text
+    assert "script" not in page.tags
+
+
+def test_lines_of_a_wrong_pair_are_red(finished):
+    finished.rec.cam_from_world[3, 0, 3] += 0.5
+    edges = finished.report()["edges"]
+    pictures = worst_pairs(finished.matches, [finished.rec], edges, None)
+    assert len(pictures) == 4
+    for picture in pictures:
+        assert "003.png" in (picture.edge["i"], picture.edge["j"])
+        assert picture.agrees.mean() < 0.5
+        assert (picture.left.width, picture.left.height) == (400, 300)
+        assert np.abs(picture.lines).max() < 500
+
+
+def test_an_uncertain_world_is_written_as_unknown(finished, tmp_path):
+    """JSON has no NaN, and a page must not show it."""
+    finished.rec.pose_std[:] = np.nan
+    finished.rec.cameras[0].focal_std_px = float("nan")
+    page, report = write(finished, tmp_path)
+    assert report["focal_px"][0]["std_px"] is None
+    assert "unknown" in page.text
