@@ -67,11 +67,12 @@ def write_glb(reconstruction: Reconstruction, path: str | Path) -> None:
         primitive = {"attributes": {"POSITION": buffer.positions(_frustum(camera, size))}, "indices": lines}
         meshes.append({"name": "camera", "primitives": [{**primitive, "mode": LINES}]})
     world_from_cam = reconstruction.world_from_cam @ OPENGL_FROM_OPENCV  # [N, 4, 4]
+    nodes[0]["children"] = list(range(1, len(nodes))) + [len(nodes) + 2 * n for n in range(len(reconstruction))]
     for n, name in enumerate(reconstruction.image_names):
         index = int(reconstruction.camera_of_image[n])
-        matrix = _column_major(world_from_cam[n])
-        nodes.append({"name": name, "mesh": first_frustum + index, "camera": index, "matrix": matrix})
-    nodes[0]["children"] = list(range(1, len(nodes)))
+        node = {"name": name, "mesh": first_frustum + index, "matrix": _column_major(world_from_cam[n])}
+        nodes.append({**node, "children": [len(nodes) + 1]})  # some programs keep one of mesh and camera of a node
+        nodes.append({"name": f"{name} camera", "camera": index})
     _write(
         Path(path),
         {
@@ -100,7 +101,7 @@ def _write(path: Path, content: dict, data: bytes) -> None:
 
 
 def _lens(camera: Camera, size: float) -> dict:
-    """glTF knows no principal point and no distortion; the pyramids have both the true shape."""
+    """glTF knows no principal point and no distortion; the pyramids have the true shape."""
     yfov = 2 * float(np.arctan(camera.height / 2 / camera.focal_px[1]))
     perspective = {"yfov": yfov, "aspectRatio": camera.width / camera.height, "znear": size / 100}
     return {"type": "perspective", "perspective": perspective}
@@ -113,7 +114,7 @@ def _frustum(camera: Camera, size: float) -> np.ndarray:
 
 
 def _frustum_depth(reconstruction: Reconstruction) -> float:
-    """A fifth of the way to the typical camera next to each, or a tenth of the cloud's extent."""
+    """Four tenths of the way from camera to nearest camera, typically; without a way a tenth of the cloud's extent."""
     centres = reconstruction.centres
     distance = np.linalg.norm(centres[:, None] - centres, axis=-1) + np.diag(np.full(len(centres), np.inf))  # [N, N]
     nearest = distance.min(axis=1)
@@ -130,7 +131,7 @@ def _y_up(reconstruction: Reconstruction) -> np.ndarray:
     axis = int(np.argmax(np.abs(up)))
     rows = np.zeros((3, 3))
     rows[1, axis] = np.sign(up[axis])
-    rows[0, (axis + 1) % 3] = 1.0
+    rows[0, 1 if axis == 0 else 0] = 1.0
     rows[2] = np.cross(rows[0], rows[1])
     turn = np.eye(4)
     turn[:3, :3] = rows
