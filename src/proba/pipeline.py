@@ -15,6 +15,7 @@ from proba.matches import Matches
 from proba.reconstruction import Reconstruction
 from proba.refine import RefineOptions, RefineResult, refine
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
+from proba.threads import one_library_thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,8 @@ def _solve_piece(
     solver = solve_graph(matches, graph, options.solver, callback=watch.iteration, checkpoint=checkpoint, resume=resume)
     solved = time.perf_counter()
     watch.stage("refining")
-    result = refine(matches, solver.solutions(), options.refine, progress=watch.stage)
+    with one_library_thread():
+        result = refine(matches, solver.solutions(), options.refine, progress=watch.stage)
     piece = Piece(
         reconstruction=result.reconstruction,
         hypotheses=_hypotheses(solver, result),

@@ -30,7 +30,7 @@ from proba.solver.options import SolverOptions, value_at
 from proba.solver.poses import pivot_gradient, pivot_twist
 from proba.solver.problem import Problem, make_problem
 from proba.solver.worlds import Worlds, start_worlds
-from proba.threads import one_torch_thread
+from proba.threads import one_library_thread
 
 REPORT_EVERY = 50
 EARLY_REPORT_EVERY, EARLY_SHARE = 10, 0.1
@@ -378,7 +378,7 @@ def solve_graph(
     if resume and checkpoint and checkpoint.exists():
         solver.resume(checkpoint)
     try:
-        with one_torch_thread():
+        with one_library_thread():
             solver.run(callback, checkpoint)
     except KeyboardInterrupt:
         solver.interrupted = True
