@@ -104,11 +104,36 @@ def real(
     )
 
 
+def matchers(
+    data: Path | None = None,
+    json: Path | None = None,
+    sets: tuple[str, ...] = (),
+    matchers: tuple[str, ...] = ("sift", "xfeat"),
+    max_pairs: int | None = None,
+    densify: bool = False,
+) -> None:
+    """Matches against the true epipolar geometry: how many, how right, how much of the image, how fast.
+
+    Args:
+        data: Folder of sets, each with images/ and gt.json; $PROBA_DATA by default.
+        json: Write the numbers to this file after every row, with the names of the false pairs.
+        sets: Which sets; all by default.
+        matchers: Which matchers, see `proba match --list`.
+        max_pairs: Only so many pairs of a set, drawn once; for matchers that take seconds a pair.
+        densify: Measure each matcher once more with its matches densified.
+    """
+    from proba.bench.matchers import main
+
+    set_threads(None)
+    main(_file(json), data=data, sets=sets, matchers=matchers, max_pairs=max_pairs, densify=densify)
+
+
 BENCHMARKS: dict[str, Callable[..., None]] = {
     "kernel": kernel,
     "synthetic": synthetic,
     "scaling": scaling,
     "real": real,
+    "matchers": matchers,
 }
 
 

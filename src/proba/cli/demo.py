@@ -59,7 +59,7 @@ def main(
     else:
         _photograph(world, out / "images", quiet)
         begin = time.perf_counter()
-        request = MatchRequest(out / "images", out / "matches.h5", "auto", None, None, "auto", False, count)
+        request = MatchRequest(images=out / "images", out=out / "matches.h5", jobs=count)
         print(describe(match_with_progress(request, quiet=quiet)))
     solve_to_folder(
         out / "matches.h5",

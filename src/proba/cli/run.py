@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from proba.api import Focal, Hypotheses, Pairs, Share
-from proba.cli.match import MatchRequest, describe, match_with_progress
+from proba.cli.match import MatchRequest, PairChoice, describe, match_with_progress
 from proba.cli.solve import solve_options, solve_to_folder
 from proba.report import prepare_output
 from proba.threads import set_threads
@@ -23,6 +23,9 @@ def main(
     masks: Path | None = None,
     weights: Path | None = None,
     pairs: Pairs = "auto",
+    pairs_file: Path | None = None,
+    pair_filter: str | None = None,
+    densify: bool = False,
     hypotheses: Hypotheses = "portfolio",
     share: Share = "camera",
     focal: Focal = "free",
@@ -43,6 +46,9 @@ def main(
         masks: Folder of masks named like the photos: white counts, black is ignored.
         weights: The matcher's own weights file, for machines without network.
         pairs: Which pairs: all of a small set, a shortlist of a large one (auto), or near ones of a video (sequential).
+        pairs_file: Text file with the pairs to match, two image names a line, instead of --pairs.
+        pair_filter: A Python function, package.module:function, that has the last word on which pairs are matched.
+        densify: Add matches on a 64 x 64 grid, interpolated between the others and refined on the pixels.
         hypotheses: portfolio: several start fields of view, their mirror worlds, and one from two-view geometry. cold:
             the paper's strict regime, 45 degrees and its mirror.
         share: Images that share intrinsics: of one camera (equal size and EXIF camera), one folder, all, or none.
@@ -56,7 +62,11 @@ def main(
     file = out / "matches.h5"
     prepare_output(out)
     begin = time.perf_counter()
-    request = MatchRequest(images, file, matcher, masks, weights, pairs, resume, count)
+    choice = PairChoice(pairs, pairs_file, pair_filter)
+    request = MatchRequest(
+        images=images, out=file, matcher=matcher, masks=masks, weights=weights, pairs=choice, densify=densify,
+        resume=resume, jobs=count,
+    )  # fmt: skip
     summary = match_with_progress(request, quiet=quiet)
     seconds = {"match": time.perf_counter() - begin}
     print(describe(summary))

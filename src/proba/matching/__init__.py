@@ -3,7 +3,7 @@
 from proba.matching.builtin import register_builtin
 from proba.matching.folder import MatchOptions, MatchSummary, match_folder
 from proba.matching.matcher import Features, Matcher, MatcherEntry, make_matcher, matchers, register
-from proba.matching.pairs import PairOptions
+from proba.matching.pairs import PairFilter, PairOptions
 from proba.matching.verify import VerifyOptions
 
 register_builtin()
@@ -14,6 +14,7 @@ __all__ = [
     "MatchSummary",
     "Matcher",
     "MatcherEntry",
+    "PairFilter",
     "PairOptions",
     "VerifyOptions",
     "make_matcher",

