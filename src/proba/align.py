@@ -93,9 +93,9 @@ def _plane_normal(reconstruction: Reconstruction) -> np.ndarray:
     for places in (centres, xyz):
         if len(places) < 4:
             continue
-        spread = places - np.median(places, axis=0)
-        near = np.linalg.norm(spread, axis=1)
-        spread = spread[near <= 3 * np.median(near)]  # a few far points must not tilt the plane
+        distance = np.linalg.norm(places - np.median(places, axis=0), axis=1)
+        near = places[distance <= 3 * np.median(distance)]  # a few far points must not tilt the plane
+        spread = near - near.mean(axis=0)
         extent, axes = np.linalg.eigh(spread.T @ spread)
         if extent[0] < 0.1 * extent[1]:
             return axes[:, 0] * np.sign(axes[:, 0] @ camera_up(reconstruction) or 1.0)
