@@ -5,24 +5,27 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 
 import tyro
 
 from proba._version import __version__
-from proba.cli import align, bench, demo, evaluate, export, import_, match, run, solve
 from proba.errors import ProbaError
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "run": run.main,
-    "match": match.main,
-    "solve": solve.main,
-    "import": import_.main,
-    "eval": evaluate.main,
-    "export": export.main,
-    "align": align.main,
-    "demo": demo.main,
-    "bench": bench.main,
+COMMANDS = {
+    "run": "run",
+    "match": "match",
+    "solve": "solve",
+    "import": "import_",
+    "eval": "evaluate",
+    "export": "export",
+    "align": "align",
+    "view": "view",
+    "render": "render",
+    "demo": "demo",
+    "bench": "bench",
 }
+"""Module of each command. Only the one that is asked for is loaded: some take seconds."""
 DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from pairwise matches, with
 unknown cameras and no initial poses. Try `proba demo --out demo` first."""
 
@@ -36,10 +39,13 @@ def main(argv: list[str] | None = None) -> None:
         return
     try:
         if argv[:1] == ["bench"]:
-            bench.main(argv[1:])
+            import_module("proba.cli.bench").main(argv[1:])
+        elif argv and argv[0] in COMMANDS:
+            tyro.cli(_function(argv[0]), prog=f"proba {argv[0]}", args=argv[1:])
         else:
+            functions = {name: _function(name) for name in COMMANDS}
             tyro.extras.subcommand_cli_from_dict(
-                COMMANDS, prog="proba", description=DESCRIPTION, args=argv or ["--help"]
+                functions, prog="proba", description=DESCRIPTION, args=argv or ["--help"]
             )
     except ProbaError as error:
         print(f"proba: {error}", file=sys.stderr)
@@ -50,3 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("proba: interrupted; run the same command with --resume to go on", file=sys.stderr)
         sys.exit(130)
+
+
+def _function(command: str) -> Callable[..., None]:
+    return import_module(f"proba.cli.{COMMANDS[command]}").main

@@ -8,6 +8,11 @@ CORNERS = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
 LARGEST_SHARE = 0.07
 """A Gaussian is drawn with one standard deviation as radius, but not larger than this share of the scene's radius."""
 
+MAGNIFIED = 10
+"""Reprojection errors are drawn this much larger than they are."""
+TRUTH_SIZE = 1.15
+"""True cameras are drawn a little larger, so that both are seen where they agree."""
+
 
 def frustums(world_from_cam: np.ndarray, tan: np.ndarray, aspect: np.ndarray, depth: float) -> np.ndarray:
     """Tip and four corners of each camera, [N, 5, 3]; its longest side spans twice `tan` [N]."""

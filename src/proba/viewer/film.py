@@ -38,6 +38,11 @@ class FilmOptions:
     world: str | None = None
     """Which hypothesis; None: the chosen one, or the best cold start if that was seeded from two-view geometry."""
 
+    @property
+    def n_frames(self) -> int:
+        """Pictures of the whole film."""
+        return max(2, round(self.seconds * self.fps)) + round(self.ending * self.fps)
+
     def __post_init__(self) -> None:
         if min(self.width, self.height) < 16 or self.width % 2 or self.height % 2:
             raise InputError("width and height of a film must be even numbers, at least 16")
@@ -48,15 +53,19 @@ class FilmOptions:
 def film(scene: PieceScene, options: FilmOptions) -> Iterator[Image.Image]:
     """All pictures, in order."""
     states = _states(scene, options)
+    return _pictures(scene, states, options)
+
+
+def _pictures(scene: PieceScene, states: list[State], options: FilmOptions) -> Iterator[Image.Image]:
     eye = _eye(scene)
-    total = max(2, round(options.seconds * options.fps))
+    ending = round(options.ending * options.fps)
+    total = options.n_frames - ending
     for k in range(total):
         at = k / (total - 1) * (len(states) - 1)
-        low = min(int(at), len(states) - 2) if len(states) > 1 else 0
+        low = int(at)
         state = blend(states[low], states[min(low + 1, len(states) - 1)], at - low)
         swing = np.radians(SWING_DEG) * (k / (total - 1) - 1)
         yield picture(scene, state, eye.turned(swing), options)
-    ending = round(options.ending * options.fps)
     for k in range(ending):
         turn = np.radians(ENDING_DEG) * np.sin(2 * np.pi * k / ending) / 2
         yield picture(scene, states[-1], eye.turned(turn), options, cloud=True)
@@ -118,19 +127,27 @@ def write_film(
     path: Path, frames: Iterable[Image.Image], fps: int, *, progress: Callable[[int], None] = lambda done: None
 ) -> None:
     """Write pictures as .mp4 (H.264), .gif, or numbered .png files in a folder."""
-    kind = path.suffix.lower()
+    kind = film_kind(path)
     counted = _counted(frames, progress)
-    if kind == ".mp4":
+    if kind == "mp4":
         _write_mp4(path, counted, fps)
-    elif kind == ".gif":
+    elif kind == "gif":
         _write_gif(path, counted, fps)
-    elif kind == "" or path.is_dir():
+    else:
         path.mkdir(parents=True, exist_ok=True)
         for k, frame in enumerate(counted):
             with atomic_path(path / f"{k:05d}.png") as temporary:
                 frame.save(temporary)
-    else:
-        raise InputError(f"A film can be .mp4, .gif, or a folder of pictures, not {kind}.")
+
+
+def film_kind(path: Path) -> str:
+    """mp4, gif or folder, by the name of the file to write."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind in ("mp4", "gif"):
+        return kind
+    if kind == "" or path.is_dir():
+        return "folder"
+    raise InputError(f"A film can be .mp4, .gif, or a folder of pictures, not .{kind}.")
 
 
 def _counted(frames: Iterable[Image.Image], progress: Callable[[int], None]) -> Iterator[Image.Image]:
