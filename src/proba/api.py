@@ -39,6 +39,7 @@ def reconstruct(
     share: Share = "camera",
     focal: Focal = "free",
     seed: int = 0,
+    match_options: MatchOptions | None = None,
     options: SolveOptions | None = None,
     threads: int | None = None,
     resume: bool = False,
@@ -58,6 +59,7 @@ def reconstruct(
         share: Which images share intrinsics.
         focal: Focal lengths from EXIF are ignored (free), used as a start (init), or held (fixed).
         seed: Same seed and threads: same result, bit for bit.
+        match_options: All settings of the matching, instead of `matcher` and `pairs`.
         options: All settings after matching, instead of `hypotheses`, `share`, `focal` and `seed`.
         threads: Processor threads; None: all.
         resume: Go on with what an earlier call left in `out`.
@@ -72,7 +74,7 @@ def reconstruct(
         match_folder(
             Path(images),
             file,
-            MatchOptions(matcher=matcher, pairs=PairOptions(mode=pairs)),
+            match_options or MatchOptions(matcher=matcher, pairs=PairOptions(mode=pairs)),
             masks=None if masks is None else Path(masks),
             weights=None if weights is None else Path(weights),
             resume=resume,
@@ -149,7 +151,7 @@ def solve_options(
     """The settings of all stages from the few that most people need."""
     return SolveOptions(
         solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed),
-        refine=RefineOptions(focal=focal, seed=seed),
+        refine=RefineOptions(focal=focal, share=share, seed=seed),
     )
 
 

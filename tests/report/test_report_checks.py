@@ -1,5 +1,6 @@
 """The verdict follows the facts, and every warning has a section in the documentation."""
 
+import ast
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -152,3 +153,28 @@ def test_every_topic_has_a_section():
     assert len(named) > 10
     sections = set(re.findall(r"^#+ (.+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE))
     assert named <= sections
+
+
+def test_quoted_messages_are_those_of_the_program():
+    """Words in back quotes at the heads of the error lists, as the program would print them."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    errors = page[page.index("## Errors") : page.index("## Slow?")]
+    quoted = [
+        q for head in re.findall(r"^- ((?:`[^`]+`(?:, )?)+)", errors, re.MULTILINE) for q in head.split("`")[1::2]
+    ]
+    assert len(quoted) > 20
+    own = {"No space left on device"}  # the operating system's words
+    printed = _literals(Path(checks_module.__file__).parents[1])
+    assert [q for q in quoted if q not in own and q not in printed] == []
+
+
+def _literals(folder):
+    """All string literals of the program, with a blank for what is filled in."""
+    texts = []
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                texts.append("".join(v.value if isinstance(v, ast.Constant) else "\0" for v in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\n".join(texts)

@@ -265,7 +265,9 @@ def _rotations(piece: Piece, where: str) -> Check:
         topic="Uncertain poses",
         fact=f"the rotation of {_list(unsure)} has a standard deviation of up to {min(worst, 180):.1f} degrees{where}"
         if unsure
-        else f"rotations have a standard deviation of at most {worst:.2f} degrees{where}",
+        else f"rotations have a standard deviation of at most {worst:.2f} degrees{where}"
+        if np.isfinite(worst)
+        else f"the standard deviations of rotations are unknown{where}",
         wanted=f"below {MAX_ROTATION_STD_DEG} degrees",
         level="check" if unsure else "good",
         advice="Too few or too badly spread matches; add photos that overlap with these",
@@ -278,12 +280,13 @@ def _focals(piece: Piece, where: str) -> Check:
     std = np.array([camera.focal_std_px / camera.focal_px[0] for camera in rec.cameras])  # [C]
     worst = float(np.nanmax(std)) if np.isfinite(std).any() else float("nan")
     lone = len(rec.cameras) > 1 and len(rec.cameras) > len(rec) / 2
-    focals = f"focal {_plural('length', len(rec.cameras))}"
+    known = f", known to {100 * worst:.2f} %" if np.isfinite(worst) else ", standard deviation unknown"
+    focals = f"{len(rec.cameras)} focal {_plural('length', len(rec.cameras))} for {len(rec)} images{known}"
     return Check(
         topic="A focal length for every image",
         fact=f"{len(rec)} images have {len(rec.cameras)} different cameras (sizes or EXIF differ){where}"
         if lone
-        else f"{len(rec.cameras)} {focals} for {len(rec)} images, known to {100 * worst:.2f} %{where}",
+        else focals + where,
         wanted="several images a camera",
         level="check" if lone else "good",
         advice="Each focal length rests on few images; if one camera took them, pass --share all, or --focal init "
@@ -295,7 +298,7 @@ def _notes(piece: Piece) -> list[Check]:
     """What the refinement itself had to say."""
     checks = []
     for note in piece.reconstruction.notes:
-        topic = next((topic for words, topic in TOPICS.items() if words in note), "other")
+        topic = next((topic for words, topic in TOPICS.items() if words in note), "other remarks")
         fact, _, advice = note.partition("; ")
         rough = len(piece.unplaced) > ROUGH * len(piece.reconstruction) and "are rough" in note
         checks.append(
