@@ -10,6 +10,7 @@ from typing import Literal
 
 from tqdm import tqdm
 
+from proba.cli.live import linger, live_viewer
 from proba.cli.match import MatchRequest, describe, match_with_progress
 from proba.cli.solve import solve_options, solve_to_folder
 from proba.evaluation import evaluate
@@ -32,6 +33,8 @@ def main(
     seed: int = 0,
     threads: int | None = None,
     quiet: bool = False,
+    live: bool = False,
+    stay: bool = False,
 ) -> None:
     """Render photos of a synthetic scene, reconstruct it from them, and compare with the exact truth.
 
@@ -47,6 +50,8 @@ def main(
         seed: Changes scene, cameras and noise.
         threads: Processor threads; all by default.
         quiet: No progress display.
+        live: Show the solve in the browser while it runs.
+        stay: With --live: show the result at the end, until Ctrl-C.
     """
     count = set_threads(threads)
     prepare_output(out)
@@ -61,22 +66,25 @@ def main(
         begin = time.perf_counter()
         request = MatchRequest(images=out / "images", out=out / "matches.h5", jobs=count)
         print(describe(match_with_progress(request, quiet=quiet)))
-    solve_to_folder(
-        out / "matches.h5",
-        out,
-        images=None if exact else out / "images",
-        options=solve_options(seed=seed),
-        threads=count,
-        resume=False,
-        quiet=quiet,
-        seconds_before={"match": time.perf_counter() - begin},
-    )
-    metrics = evaluate(load_reconstruction(out), truth)
-    atomic_write_text(out / "eval.json", json.dumps(metrics, indent=1))
-    names = ("rra@1", "rra@5", "rta@1", "rta@5", "auc@1", "auc@5")
-    print("against the truth: " + ", ".join(f"{name} {metrics[name]:.1f}" for name in names))
-    print(f"true field of view {world.fov_deg:.2f} deg, focal error {metrics['focal_error_pct']:.3f} %")
-    print(f"open {out}/report.html in a browser; with your own photos: proba run PHOTOS --out RESULT")
+    with live_viewer(live) as viewer:
+        solve_to_folder(
+            out / "matches.h5",
+            out,
+            images=None if exact else out / "images",
+            options=solve_options(seed=seed),
+            threads=count,
+            resume=False,
+            quiet=quiet,
+            seconds_before={"match": time.perf_counter() - begin},
+            viewer=viewer,
+        )
+        metrics = evaluate(load_reconstruction(out), truth)
+        atomic_write_text(out / "eval.json", json.dumps(metrics, indent=1))
+        names = ("rra@1", "rra@5", "rta@1", "rta@5", "auc@1", "auc@5")
+        print("against the truth: " + ", ".join(f"{name} {metrics[name]:.1f}" for name in names))
+        print(f"true field of view {world.fov_deg:.2f} deg, focal error {metrics['focal_error_pct']:.3f} %")
+        print(f"open {out}/report.html in a browser; with your own photos: proba run PHOTOS --out RESULT")
+        linger(viewer, out, stay=stay)
 
 
 def _photograph(world: Scene, folder: Path, quiet: bool) -> None:

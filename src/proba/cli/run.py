@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from proba.api import Focal, Hypotheses, Pairs, Share
+from proba.cli.live import linger, live_viewer
 from proba.cli.match import MatchRequest, PairChoice, describe, match_with_progress
 from proba.cli.solve import solve_options, solve_to_folder
 from proba.report import prepare_output
@@ -33,6 +34,8 @@ def main(
     threads: int | None = None,
     resume: bool = False,
     quiet: bool = False,
+    live: bool = False,
+    stay: bool = False,
 ) -> None:
     """Reconstruct cameras and points from a folder of photos: match, solve, refine, write.
 
@@ -57,6 +60,8 @@ def main(
         threads: Processor threads; all by default.
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
+        live: Show the solve in the browser while it runs.
+        stay: With --live: show the result at the end, until Ctrl-C.
     """
     count = set_threads(threads)
     file = out / "matches.h5"
@@ -70,13 +75,16 @@ def main(
     summary = match_with_progress(request, quiet=quiet)
     seconds = {"match": time.perf_counter() - begin}
     print(describe(summary))
-    solve_to_folder(
-        file,
-        out,
-        images=images,
-        options=solve_options(hypotheses, share, focal, seed),
-        threads=count,
-        resume=resume,
-        quiet=quiet,
-        seconds_before=seconds,
-    )
+    with live_viewer(live) as viewer:
+        solve_to_folder(
+            file,
+            out,
+            images=images,
+            options=solve_options(hypotheses, share, focal, seed),
+            threads=count,
+            resume=resume,
+            quiet=quiet,
+            seconds_before=seconds,
+            viewer=viewer,
+        )
+        linger(viewer, out, stay=stay)

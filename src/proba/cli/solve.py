@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from proba import api
 from proba.api import Focal, Hypotheses, Share, solve_options
+from proba.cli.live import linger, live_viewer, watch
 from proba.cli.progress import ProgressBar
-from proba.pipeline import SolveOptions
+from proba.pipeline import SolveOptions, Together
 from proba.report import folder_summary
+
+if TYPE_CHECKING:
+    from proba.viewer.server import Viewer
 
 
 def main(
@@ -26,6 +30,8 @@ def main(
     threads: int | None = None,
     resume: bool = False,
     quiet: bool = False,
+    live: bool = False,
+    stay: bool = False,
 ) -> None:
     """Reconstruct cameras and points from a file of pairwise matches.
 
@@ -45,9 +51,15 @@ def main(
         threads: Processor threads; all by default.
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
+        live: Show the solve in the browser while it runs.
+        stay: With --live: show the result at the end, until Ctrl-C.
     """
     options = solve_options(hypotheses, share, focal, seed)
-    solve_to_folder(matches, out, images=images, options=options, threads=threads, resume=resume, quiet=quiet)
+    with live_viewer(live) as viewer:
+        solve_to_folder(
+            matches, out, images=images, options=options, threads=threads, resume=resume, quiet=quiet, viewer=viewer
+        )
+        linger(viewer, out, stay=stay)
 
 
 def solve_to_folder(
@@ -60,6 +72,7 @@ def solve_to_folder(
     resume: bool,
     quiet: bool,
     seconds_before: dict[str, float] | None = None,
+    viewer: Viewer | None = None,
 ) -> None:
     """Solve with a progress display and print the summary. `seconds_before` are stages that came before."""
     with ProgressBar(quiet=quiet) as bar:
@@ -70,7 +83,7 @@ def solve_to_folder(
             options=options,
             threads=threads,
             resume=resume,
-            observer=bar,
+            observer=Together(bar, watch(viewer)),
             seconds_before=seconds_before,
         )
     print(folder_summary(out))

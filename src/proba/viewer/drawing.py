@@ -29,6 +29,6 @@ def frustum_lines(shape: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return shape[:, [0, 0, 0, 0, 1, 2, 3, 4]], shape[:, [1, 2, 3, 4, 2, 3, 4, 1]]
 
 
-def shown_radius(sigma: np.ndarray, scene_radius: float) -> np.ndarray:
-    """Radius to draw a Gaussian with."""
-    return np.clip(sigma, 0.002 * scene_radius, LARGEST_SHARE * scene_radius)
+def shown_radius(sigma: np.ndarray, scene_radius: float, largest: float = LARGEST_SHARE) -> np.ndarray:
+    """Radius to draw a Gaussian with, at most the share `largest` of the scene's."""
+    return np.clip(sigma, 0.002 * scene_radius, largest * scene_radius)

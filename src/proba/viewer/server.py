@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import io
 import logging
+import os
+import signal
+import sys
 import threading
 import time
 import webbrowser
@@ -23,6 +28,8 @@ HOST = "127.0.0.1"
 THUMBNAIL_PX, PHOTO_PX = 160, 640
 SIZES = 6
 """The Gaussians of a moment are drawn as so many clouds, each with its own point size."""
+LARGEST_BALL = 0.018
+"""Largest Gaussian as a share of the scene's radius: here they hide what is behind them."""
 PLAY_FPS = 12
 MAX_SEEN, MAX_EDGES = 300, 20
 
@@ -98,8 +105,10 @@ class Stage:
         return float(2 * np.arctan(tan[n] * min(1.0, 1 / self.aspect[n])))
 
     def _size(self, tan: np.ndarray) -> list[float]:
-        # viser draws all fields of view with the same volume; its scale is about the depth of a camera of 60 degrees.
-        return [float(1.3 * self.camera_size * self.framing.frustum)] * len(tan)
+        """viser's scale of each camera, at which its depth is that of `drawing.frustums`."""
+        down = tan * np.minimum(1, 1 / self.aspect)  # [N]
+        per_depth = np.cbrt(down**2 * self.aspect / 3)  # viser draws all fields of view with the same volume
+        return (self.camera_size * self.framing.frustum / np.maximum(1, tan) * per_depth).tolist()
 
     def mark(self, selected: int) -> None:
         """Make one camera stand out."""
@@ -116,7 +125,7 @@ class Stage:
         if not self.show_edges or not keep.any() or len(weight) != len(self.edges):
             return
         colours = palette.of_weights(weight[keep])
-        faded = (0.6 * colours + 0.4 * np.array(palette.BACKGROUND)).astype(np.uint8)
+        faded = (0.45 * colours + 0.55 * np.array(palette.BACKGROUND)).astype(np.uint8)
         self._lines = self.server.scene.add_line_segments(
             "/edges",
             points=centres[self.edges[keep]].astype(np.float32),
@@ -136,7 +145,7 @@ class Stage:
 
     def place_gaussians(self, state: State, rgb: np.ndarray, size: float) -> None:
         """Gaussians as balls, in a few classes of size."""
-        radius = size * shown_radius(state.sigma, self.framing.radius)
+        radius = size * shown_radius(state.sigma, self.framing.radius, LARGEST_BALL)
         bounds = np.geomspace(radius.min(), radius.max() * 1.001, SIZES + 1)
         clouds = []
         for k in range(SIZES):
@@ -187,7 +196,8 @@ class Viewer:
         if not 0 < port < 65536:
             raise InputError(f"--port must be between 1 and 65535, not {port}")
         logging.getLogger("websockets").setLevel(logging.ERROR)
-        self.server = viser.ViserServer(host=HOST, port=port, label="ProBA", verbose=False)
+        with contextlib.redirect_stdout(io.StringIO()):  # its banner; ours is one line
+            self.server = viser.ViserServer(host=HOST, port=port, label="ProBA", verbose=False)
         self.server.gui.configure_theme(
             dark_mode=True, show_logo=False, show_share_button=False, control_width="medium", control_layout="floating"
         )
@@ -202,7 +212,7 @@ class Viewer:
     def announce(self, *, browser: bool) -> None:
         """Say where it is, and open a browser if there is one."""
         print(f"viewer at {self.url} (Ctrl-C ends it)", flush=True)
-        if browser:
+        if browser and _has_display():
             webbrowser.open(self.url)
 
     def show(self, pieces: list[PieceScene]) -> None:
@@ -218,8 +228,14 @@ class Viewer:
         self.server.stop()
 
 
+def _has_display() -> bool:
+    """Without one, `webbrowser` would start a browser for terminals."""
+    return sys.platform in ("win32", "darwin") or any(os.environ.get(k) for k in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
 def wait() -> None:
-    """Until Ctrl-C."""
+    """Until Ctrl-C, or until the process is asked to end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # not pycolmap's, which prints a stack trace
     try:
         while True:
             time.sleep(3600)
@@ -359,7 +375,7 @@ class _Show:
             scene, size = self.scene, float(self.size.value)
             if self.refined:
                 count = min(int(self.count.value), len(scene.xyz))
-                thickness = size * scene.framing.radius * (0.012 if count < 50_000 else 0.006)
+                thickness = size * scene.framing.radius * (0.007 if count < 50_000 else 0.004)
                 self.stage.place_cloud(scene.xyz[:count], scene.colours(str(self.colour.value))[:count], thickness)
             else:
                 assert scene.evolution is not None
