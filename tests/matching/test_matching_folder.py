@@ -14,7 +14,7 @@ from proba.io.matches_h5 import load_matches
 from proba.matches import ImageInfo, PairMatches
 from proba.matching import MatcherEntry, MatchOptions, PairOptions, VerifyOptions, match_folder, matchers, register
 from proba.matching.features import FeatureCache
-from proba.matching.pairs import choose_pairs, signature, unit_sample, vocabulary
+from proba.matching.pairs import choose_pairs, most_alike, signature, unit_sample, vocabulary
 from proba.matching.sift import Sift, SiftOptions
 from proba.matching.store import MatchStore, Record, join_matches
 from proba.matching.verify import log10_chance, verify
@@ -106,7 +106,7 @@ def test_pairs_of_small_large_and_sequential_sets():
     assert {j - i for i, j in near} == {1, 2, 3, 6, 12, 24, 48}
     angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)  # a ring of views
     signatures = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    pairs = choose_pairs(100, PairOptions(candidates=4), signatures)
+    pairs = most_alike(signatures @ signatures.T, 4)
     assert len(pairs) == 200 and all(min(j - i, 100 - (j - i)) <= 2 for i, j in pairs)
 
 

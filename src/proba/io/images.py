@@ -50,6 +50,8 @@ class Pixels:
     """Of the original photo, pixels."""
     height: int
     """Of the original photo, pixels."""
+    name: str = ""
+    """Of the photo, relative to its folder."""
 
     @property
     def scale(self) -> np.ndarray:  # [2] float32
@@ -122,7 +124,7 @@ def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
         rgb = np.asarray(Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0))
         if mask is not None:
             mask = np.asarray(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST))
-    return Pixels(rgb=rgb, mask=mask, width=width, height=height)
+    return Pixels(rgb=rgb, mask=mask, width=width, height=height, name=photo.info.name)
 
 
 def _image_files(folder: Path) -> list[Path]:

@@ -69,6 +69,12 @@ def _romav2(weights: Path | None) -> Matcher:
     return make_romav2(weights)
 
 
+def _precomputed(file: Path | None) -> Matcher:
+    from proba.matching.precomputed import Precomputed
+
+    return Precomputed(file)
+
+
 def register_builtin() -> None:
     """Make the matchers of this package known."""
     kornia = _needs("kornia", "`pip install kornia`")
@@ -87,6 +93,7 @@ def register_builtin() -> None:
             ),
         ),
         ("roma", "dense (the paper's); --weights roma_outdoor.pth", _roma, _needs("romatch", "`pip install romatch`")),
+        ("precomputed", "matches of another program, verified: --weights FILE (h5, npz, db)", _precomputed, lambda: ""),
         ("romav2", "dense; weights from a hub", _romav2, _needs("romav2", "`pip install romav2`")),
     ):
         register(name, MatcherEntry(summary=summary, make=make, missing=missing))

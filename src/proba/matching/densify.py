@@ -1,8 +1,8 @@
 """From verified matches to a denser field: interpolate, then let the images decide.
 
 Each cell of a 64 x 64 grid has one anchor, its most textured pixel. It is a property of the image, the same for all
-pairs, so that what is found for it in several images makes one track. Neighbouring matches predict where an anchor is in
-the other image and how its surroundings are bent (local affine map); grey values give the place to a fraction of a
+pairs, so that what is found for it in several images makes one track. Neighbouring matches predict where an anchor is
+in the other image and how its surroundings are bent (local affine map); grey values give the place to a fraction of a
 pixel; the way back must return to the anchor. Both directions are kept.
 """
 

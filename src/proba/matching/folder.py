@@ -25,6 +25,7 @@ from proba.matching.pairs import (
     PairOptions,
     choose_pairs,
     chooses_by_looks,
+    most_alike,
     pairs_by_name,
     signature,
     unit_sample,
@@ -176,6 +177,26 @@ class _Run:
             return pairs_by_name(self.options.pairs.listed, [image.name for image in images])
         if not chooses_by_looks(len(self.photos), self.options.pairs) or not matcher.keep_features:
             return choose_pairs(len(self.photos), self.options.pairs)
+        options = self.options.pairs
+        signatures = self._signatures(matcher)  # [N, C]
+        alike = signatures @ signatures.T  # [N, N]
+        if not matcher.preview:
+            return most_alike(alike, options.candidates)
+        proposed = most_alike(alike, options.proposals)
+        cache = self._cache(matcher)
+
+        def look(pair: Pair) -> int:
+            few = [_first(cache.get(self.photos[k]), options.look) for k in pair]
+            return len(matcher.match(*few).scores)
+
+        self.observer.begin("quick look", len(proposed), "pair")
+        for (i, j), count in zip(proposed, self._parallel(look, proposed), strict=True):
+            alike[i, j] = alike[j, i] = 2 + count  # above every signature's cosine
+            self.observer.advance()
+        return most_alike(alike, options.candidates)
+
+    def _signatures(self, matcher: Matcher) -> np.ndarray:  # [N, C]
+        """What each photo looks like, from a vocabulary of the set's own features."""
         cache, options = self._cache(matcher), self.options.pairs
         self.observer.begin("features", len(self.photos), "image")
         random = np.random.default_rng(options.seed)
@@ -185,13 +206,13 @@ class _Run:
             samples.append(unit_sample(features["descriptors"][:telling], SAMPLE_OF_IMAGE, random))
             self.observer.advance()
         centres = vocabulary(np.concatenate(samples), options.words, seed=options.seed)
-        self.observer.begin("looks", len(self.photos), "image")
+        self.observer.begin("signatures", len(self.photos), "image")
         signatures = []
         for photo in self.photos:
             descriptors = cache.get(photo)["descriptors"][:telling]
             signatures.append(signature(unit_sample(descriptors, len(descriptors), random), centres))
             self.observer.advance()
-        return choose_pairs(len(self.photos), options, np.stack(signatures))
+        return np.stack(signatures)
 
     def match(self, matcher: Matcher, pairs: list[Pair]) -> None:
         """Match and verify pairs, and store each as soon as it is done."""
@@ -284,8 +305,9 @@ class _Run:
         count = matcher.preview
         if not self._previews(matcher) or min(len(x["points"]) for x in features) < 2 * count:
             return False
-        few = [{name: values[:count] for name, values in x.items()} for x in features]
-        return verify(matcher.match(*few), one.info, other.info, PREVIEW).kind == "none"
+        return (
+            verify(matcher.match(*(_first(x, count) for x in features)), one.info, other.info, PREVIEW).kind == "none"
+        )
 
     def _previews(self, matcher: Extractor) -> bool:
         return matcher.preview > 0 and len(self.photos) >= self.options.preview_from
@@ -319,3 +341,7 @@ class _Run:
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _first(features: Features, count: int) -> Features:
+    return {name: values[:count] for name, values in features.items()}

