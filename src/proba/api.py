@@ -9,6 +9,7 @@ from typing import Literal
 
 from proba.io.colours import colour_points
 from proba.io.matches_h5 import load_matches
+from proba.io.video import FRAMES, photos_of
 from proba.matches import Matches
 from proba.matching import MatchOptions, PairOptions, match_folder
 from proba.matching.folder import Observer as MatchObserver
@@ -49,7 +50,7 @@ def reconstruct(
     """Reconstruct cameras and points from a folder of photos. Prints nothing.
 
     Args:
-        images: Folder of photos, with subfolders.
+        images: Folder of photos, with subfolders, or a video.
         out: Folder for the matches, the model and the reports, as `proba run` writes them; None: nothing is kept.
         matcher: Name of a matcher (`proba match --list`).
         masks: Folder of masks named like the photos: white counts, black is ignored.

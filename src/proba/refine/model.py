@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from proba.refine.adjust import Freedom, Round, adjust
+from proba.refine.adjust import SETTLE, Freedom, Round, adjust
+from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
 from proba.refine.options import RefineOptions
+from proba.refine.triangulate import reassess
 
 MIN_IMAGES = 3
 MIN_OBSERVATIONS = 500
@@ -19,6 +21,8 @@ MAX_EDGE_DISTORTION = 0.4
 """Largest believable relative radial displacement in the image corner."""
 BIC_FACTOR = 4.0
 """Multiple of the BIC penalty that a model must gain: residuals of real matches are not independent."""
+MIN_SHARE_GAIN = 0.01
+"""Share of the matches that focal lengths of their own must explain besides."""
 MIN_SYSTEMATIC_PX = 0.02
 """Root mean square of the systematic residuals that a model must explain besides. Keypoints have biases of this
 size themselves: without the bound herzjesu_p8 got a needless k1 and k2 (AUC@1 93 -> 92)."""
@@ -79,6 +83,41 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
             break
         _, choice, bundle = best
     return bundle, _freedom(choice, options), trials
+
+
+def separate_cameras(
+    plain: Bundle, chosen: Bundle, doubtful: np.ndarray, pairs: PairAgreement, options: RefineOptions
+) -> Bundle | None:
+    """The `plain` bundle with a focal length for every image of the `doubtful` cameras [C] bool, if that is better.
+
+    Photos of equal size from different cameras are put together where nothing else is known of them. A wrong common
+    focal length shows in matches that no longer fit, and in the residuals of those that do. The rival is the bundle
+    with the `chosen` camera model: a shifted principal point also looks like focal lengths that differ.
+    """
+    own = _with_own_cameras(plain, doubtful)
+    if own.n_cameras == plain.n_cameras or options.focal == "fixed":
+        return None
+    own = adjust(reassess(own, 12.0, 0.0), SETTLE, Freedom(), threads=options.threads)
+    gain = pairs.share(own) - pairs.share(chosen)
+    evidence = _evidence(chosen, own, own.n_cameras - plain.n_cameras)
+    return own if gain > MIN_SHARE_GAIN or (evidence > 0 and gain > -MIN_SHARE_GAIN) else None
+
+
+def _with_own_cameras(bundle: Bundle, chosen: np.ndarray) -> Bundle:
+    """The first image of a `chosen` camera [C] bool keeps it, the others get a copy each."""
+    first = np.zeros(bundle.n_images, bool)
+    first[np.unique(bundle.camera_of_image, return_index=True)[1]] = True
+    moved = np.flatnonzero(chosen[bundle.camera_of_image] & ~first)  # images
+    origin = bundle.camera_of_image[moved]
+    camera_of_image = bundle.camera_of_image.copy()
+    camera_of_image[moved] = bundle.n_cameras + np.arange(len(moved))
+    return replace(
+        bundle,
+        camera_of_image=camera_of_image,
+        camera_size=np.concatenate([bundle.camera_size, bundle.camera_size[origin]]),
+        intrinsics=np.concatenate([bundle.intrinsics, bundle.intrinsics[origin]]),
+        camera_model=bundle.camera_model + [bundle.camera_model[c] for c in origin],
+    )
 
 
 def eligible_cameras(bundle: Bundle) -> np.ndarray:

@@ -12,6 +12,9 @@ class RefineOptions:
 
     focal: Literal["free", "init", "fixed"] = "free"
     """`fixed` keeps the focal lengths of the solution; `free` and `init` refine them."""
+    share: Literal["camera", "folder", "all", "none"] = "camera"
+    """`camera`: photos that share intrinsics by their size alone get a focal length each where the matches ask for it;
+    the others are taken at their word."""
     principal_point: Literal["auto", "centre"] = "auto"
     """`auto` frees the principal point when the likelihood gains; `centre` keeps it."""
     distortion: Literal["auto", "none", "simple", "radial"] = "auto"

@@ -16,7 +16,13 @@ from proba.refine.agreement import PairAgreement
 from proba.refine.assemble import assemble, to_root_frame
 from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
 from proba.refine.degeneracy import degeneracy_notes
-from proba.refine.model import CameraTrial, adjust_with_model, free_intrinsics, select_camera_model
+from proba.refine.model import (
+    CameraTrial,
+    adjust_with_model,
+    free_intrinsics,
+    select_camera_model,
+    separate_cameras,
+)
 from proba.refine.normal_equations import NormalEquations, normal_equations
 from proba.refine.options import RefineOptions
 from proba.refine.rescue import rescue
@@ -100,7 +106,14 @@ def refine(
     with clock("rescue"):
         bundle, placed_again, unplaced = _rescue(bundle, pairs, freedom, options)
     with clock("camera model"):
-        bundle, freedom, trials = select_camera_model(bundle, options)
+        plain = bundle
+        bundle, freedom, trials = select_camera_model(plain, options)
+        own = separate_cameras(plain, bundle, _doubtful_cameras(matches, solution, bundle, options), pairs, options)
+    if own is not None:
+        with clock("rescue"):
+            freedom = Freedom(focal=True)
+            bundle, again, unplaced = _rescue(own, pairs, freedom, options)
+            placed_again |= again
     with clock("final adjustment"):
         more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
         last = _last_round(bundle)
@@ -199,6 +212,14 @@ def _same_world(a: Bundle, b: Bundle) -> bool:
     trace = np.einsum("nij,nij->n", *relative)  # [N]
     angle_deg = np.degrees(np.arccos(np.clip((trace - 1) / 2, -1, 1)))
     return bool(np.median(angle_deg) < AGREE_DEG)
+
+
+def _doubtful_cameras(matches: Matches, solution: Solution, bundle: Bundle, options: RefineOptions) -> np.ndarray:
+    """Cameras [C] bool that are one only because their photos have one size."""
+    nameless = np.array([not matches.images[k].camera_key for k in solution.graph.images])  # [N]
+    doubtful = np.zeros(bundle.n_cameras, bool)
+    doubtful[bundle.camera_of_image[nameless]] = options.share == "camera"
+    return doubtful
 
 
 def _rescue(
