@@ -14,6 +14,7 @@ from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
 from proba.io.gps import to_enu
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
+from proba.viewer.evolution import Evolution, load_evolutions, save_evolutions
 
 TURN = Sim3(0.37, Rotation.from_euler("xyz", [40, -70, 15], degrees=True).as_matrix(), np.array([3.0, -1.0, 2.0]))
 
@@ -246,3 +247,33 @@ def test_pieces_are_measured_apart(exact, tmp_path, capsys):
     assert np.linalg.norm(second.centres[0] - second.centres[1]) == pytest.approx(7)
     assert "unchanged | p.png and q.png are 7 apart" in capsys.readouterr().out
     assert "not connected" in fails(capsys, str(tmp_path / "two"), "--baseline", exact.image_names[0], "q.png", "7")
+
+
+def test_the_history_moves_with_the_result(exact, result):
+    n_images, n_points = len(exact), 4
+    pick = np.flatnonzero(exact.points.obs_image == 0)[:n_points]
+    place = exact.points.xyz[exact.points.obs_point[pick]]
+    in_camera = place @ exact.cam_from_world[0, :3, :3].T + exact.cam_from_world[0, :3, 3]
+    evolution = Evolution(
+        image_names=exact.image_names,
+        size_px=np.tile([640, 480], (n_images, 1)),
+        edges=np.array([[0, 1]]),
+        point_image=np.zeros(n_points, int),
+        point_xy=(in_camera[:, :2] / in_camera[:, 2:]).astype(np.float32),
+        worlds=[{"name": "cold", "loss": 0.0, "chosen": True, "pruned_at": None}],
+        world=np.array([-1]),
+        iteration=np.array([10]),
+        loss=np.zeros(1, np.float32),
+        cam_from_world=exact.cam_from_world[None, :, :3].astype(np.float32),
+        tan=np.ones((1, n_images), np.float32),
+        edge_weight=np.ones((1, 1), np.float16),
+        log_depth=np.log(in_camera[None, :, 2]).astype(np.float16),
+        log_sigma=np.zeros((1, n_points), np.float16),
+    )
+    save_evolutions(result / "evolution.npz", [evolution])
+    main(["align", str(result), "--up", "gravity", "--baseline", exact.image_names[0], exact.image_names[1], "5"])
+    moved = load_reconstruction(result)[0].points.xyz[exact.points.obs_point[pick]]
+    again = load_evolutions(result / "evolution.npz")[0]
+    extent = np.ptp(moved, axis=0).max()
+    np.testing.assert_allclose(again.points(0), moved, atol=0.02 * extent)  # half precision
+    assert again.log_depth.dtype == np.float16
