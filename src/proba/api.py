@@ -72,10 +72,12 @@ def reconstruct(
     with tempfile.TemporaryDirectory(prefix="proba-") as temporary:
         file = (folder or Path(temporary)) / "matches.h5"
         begin = time.perf_counter()
+        photos, video = photos_of(Path(images), file.with_name(FRAMES), resume=resume)
+        mode: Pairs = "sequential" if video and pairs == "auto" else pairs
         match_folder(
-            Path(images),
+            photos,
             file,
-            match_options or MatchOptions(matcher=matcher, pairs=PairOptions(mode=pairs)),
+            match_options or MatchOptions(matcher=matcher, pairs=PairOptions(mode=mode)),
             masks=None if masks is None else Path(masks),
             weights=None if weights is None else Path(weights),
             resume=resume,
@@ -85,7 +87,7 @@ def reconstruct(
         return solve(
             file,
             out=folder,
-            images=images,
+            images=photos,
             options=options or solve_options(hypotheses, share, focal, seed),
             threads=count,
             resume=resume,

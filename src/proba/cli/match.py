@@ -12,6 +12,7 @@ import tyro
 from tqdm import tqdm
 
 from proba.errors import InputError
+from proba.io.video import FRAMES, photos_of
 from proba.matching import MatchOptions, MatchSummary, PairOptions, match_folder, matchers
 from proba.matching.pairs import PairFilter, read_pairs_file
 
@@ -39,7 +40,8 @@ def main(
     A run that was interrupted or killed goes on with --resume; so does a folder to which photos were added.
 
     Args:
-        images: Folder of photos (JPEG, PNG, TIFF, WebP; HEIC with pillow-heif), with subfolders.
+        images: Folder of photos (JPEG, PNG, TIFF, WebP; HEIC with pillow-heif), with subfolders; or a video (with
+            PyAV), whose frames are written to OUT.frames.
         out: Matches file to write, h5 in hloc's dense layout.
         matcher: Name of a matcher, see --list. auto: SIFT, and XFeat for photos that SIFT joins only weakly.
         masks: Folder of masks named like the photos: white counts, black is ignored.
@@ -59,7 +61,8 @@ def main(
         return
     if images is None or out is None:
         raise InputError("give a folder of photos and --out FILE, e.g. `proba match photos --out matches.h5`")
-    choice = PairChoice(pairs, pairs_file, pair_filter)
+    images, video = photos_of(images, out.with_name(f"{out.name}.{FRAMES}"), resume=resume)
+    choice = PairChoice("sequential" if video and pairs == "auto" else pairs, pairs_file, pair_filter)
     request = MatchRequest(
         images=images, out=out, matcher=matcher, masks=masks, weights=weights, pairs=choice, densify=densify,
         resume=resume, jobs=jobs,

@@ -12,6 +12,7 @@ from proba.api import Focal, Hypotheses, Pairs, Share
 from proba.cli.live import linger, live_viewer
 from proba.cli.match import MatchRequest, PairChoice, describe, match_with_progress
 from proba.cli.solve import solve_options, solve_to_folder
+from proba.io.video import FRAMES, photos_of
 from proba.report import prepare_output
 from proba.threads import set_threads
 
@@ -43,7 +44,8 @@ def main(
     OUT/report.json and OUT/report.html.
 
     Args:
-        images: Folder of photos (JPEG, PNG, TIFF, WebP; HEIC with pillow-heif), with subfolders.
+        images: Folder of photos (JPEG, PNG, TIFF, WebP; HEIC with pillow-heif), with subfolders; or a video (with
+            PyAV), whose frames are written to OUT/frames.
         out: Folder for the results; made if it does not exist.
         matcher: Name of a matcher, see `proba match --list`. auto: SIFT, and XFeat where SIFT finds little.
         masks: Folder of masks named like the photos: white counts, black is ignored.
@@ -67,7 +69,8 @@ def main(
     file = out / "matches.h5"
     prepare_output(out)
     begin = time.perf_counter()
-    choice = PairChoice(pairs, pairs_file, pair_filter)
+    images, video = photos_of(images, out / FRAMES, resume=resume)
+    choice = PairChoice("sequential" if video and pairs == "auto" else pairs, pairs_file, pair_filter)
     request = MatchRequest(
         images=images, out=file, matcher=matcher, masks=masks, weights=weights, pairs=choice, densify=densify,
         resume=resume, jobs=count,

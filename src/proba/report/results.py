@@ -20,7 +20,7 @@ from proba.report.facts import edge_facts, explained_share, image_facts
 from proba.report.html import html_report
 from proba.report.pictures import worst_pairs
 
-OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5", "matches.h5.partial"}
+OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5", "matches.h5.partial", "frames"}
 
 
 def prepare_output(folder: Path) -> None:
