@@ -6,6 +6,7 @@ where the photo counts and black where it is ignored; a transparent pixel is ign
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -191,12 +192,13 @@ def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
         content = path.read_bytes()
         if not content:
             return "the file is empty"
-        rgb, _ = _decode(path)  # whole, because a truncated file has a good header
+        width, height = _check(path)
         with Image.open(path) as image:
-            camera_key, focal_px = _camera_from_exif(image.getexif(), rgb.shape[1], rgb.shape[0], image.size)
+            camera_key, focal_px = _camera_from_exif(image.getexif(), width, height, image.size)
+    except Image.DecompressionBombError:
+        return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels; reduce it first"
     except UNREADABLE as error:
         return f"cannot be read as an image ({' '.join(str(error).split()) or type(error).__name__})"
-    height, width = rgb.shape[:2]
     if min(width, height) < MIN_SIDE_PX:
         return f"it has only {width} x {height} pixels"
     mask_path = mask_of.get(name.as_posix()) or mask_of.get(name.with_suffix("").as_posix())
@@ -205,6 +207,18 @@ def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
         digest.update(mask_path.read_bytes())
     info = ImageInfo(name=name.as_posix(), width=width, height=height, camera_key=camera_key, focal_px=focal_px)
     return Photo(info=info, path=path, digest=digest.hexdigest()[:32], mask_path=mask_path)
+
+
+def _check(path: Path) -> tuple[int, int]:
+    """Width and height as shown; raises if any part of the file is damaged (a truncated file has a good header)."""
+    with contextlib.suppress(UnidentifiedImageError), Image.open(path) as image:
+        size, turned = image.size, image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
+        if image.format == "JPEG":
+            image.draft(None, (1, 1))  # reads all of the file, but makes only a small picture of it
+            image.load()
+            return size[::-1] if turned else size
+    rgb, _ = _decode(path)
+    return rgb.shape[1], rgb.shape[0]
 
 
 def _decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import zipfile
@@ -57,7 +58,8 @@ class FeatureCache:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             pass  # not made yet, or by a run that was killed: both mean that it has to be made
         features = self._extract(photo)
-        with atomic_path(path) as temporary:
+        # On a full disk they are made again when needed; the journal of matches is the one to complain.
+        with contextlib.suppress(OSError), atomic_path(path) as temporary:
             np.savez(temporary, **features)  # type: ignore[arg-type]
         return features
 

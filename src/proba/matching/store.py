@@ -8,6 +8,7 @@ photos and the settings behind every pair, so that stale matches are never reuse
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import struct
@@ -71,7 +72,8 @@ class MatchStore:
         return self
 
     def __exit__(self, *_) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk has been told already
+            self._file.close()
 
     def has(self, one: Photo, other: Photo, settings: str) -> bool:
         """Whether this pair was already matched with these settings."""
@@ -85,8 +87,11 @@ class MatchStore:
         with self._lock:
             self._file.seek(0, 2)
             place = self._file.tell()
-            self._file.write(_HEADER.pack(len(head), zlib.crc32(head + body)) + head + body)
-            self._file.flush()
+            try:
+                self._file.write(_HEADER.pack(len(head), zlib.crc32(head + body)) + head + body)
+                self._file.flush()
+            except OSError as error:
+                raise self._unwritable(error) from error
             self._place[record.one, record.other, record.settings] = place
 
     def read(self, one: Photo, other: Photo, settings: str) -> Record:
@@ -110,6 +115,15 @@ class MatchStore:
                 if (i, j) in without:
                     record = record._replace(kind="contradicted", matches=empty_matches())
                 pairs.setdefault((i, j), []).append(record)
+        try:
+            kept = self._write_h5(pairs, description)
+        except (OSError, RuntimeError) as error:  # h5py has RuntimeError for what fails when a file is closed
+            raise self._unwritable(error) from error
+        self._file.close()
+        self.partial.unlink(missing_ok=True)
+        return kept
+
+    def _write_h5(self, pairs: dict[tuple[int, int], list[Record]], description: dict) -> int:
         kept = 0
         with atomic_path(self.path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
             write_images(file, [photo.info for photo in self.photos])
@@ -128,9 +142,14 @@ class MatchStore:
                     ],
                 }
             )
-        self._file.close()
-        self.partial.unlink(missing_ok=True)
         return kept
+
+    def _unwritable(self, error: Exception) -> InputError:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:160]
+        return InputError(
+            f"{self.path} cannot be written ({reason}). Free some space or choose another --out; the pairs that are "
+            "finished are kept, go on with --resume."
+        )
 
     def _read_back(self) -> None:
         """Find the pairs of an earlier run; what follows the first damaged record is cut off."""
