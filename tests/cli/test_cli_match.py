@@ -161,3 +161,18 @@ def test_import_of_other_things(tmp_path, capsys):
     assert "COLMAP database" in fails(capsys, "import", str(tmp_path / "other.db"), "--out", "x.h5")
     (tmp_path / "text.h5").write_text("hello")
     fails(capsys, "import", str(tmp_path / "text.h5"), "--out", "x.h5")
+
+
+def first_with_the_rest(images, pairs):
+    """A pair filter, found by its name."""
+    return [(i, j) for i, j in pairs if images[i].name == "0.png"]
+
+
+def test_pairs_from_a_file_and_through_a_filter(photos, tmp_path, capsys, monkeypatch):
+    (tmp_path / "pairs.txt").write_text("0.png 1.png\n1.png 4.png\n")
+    argv = ["match", str(photos), "--out", str(tmp_path / "m.h5"), "--matcher", "sift", "--quiet"]
+    main([*argv, "--pairs-file", str(tmp_path / "pairs.txt")])
+    assert "2 of 2 pairs kept" in capsys.readouterr().out
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    main([*argv, "--pair-filter", f"{Path(__file__).stem}:first_with_the_rest"])
+    assert "4 of 4 pairs kept" in capsys.readouterr().out

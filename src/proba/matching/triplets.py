@@ -10,12 +10,16 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.spatial import cKDTree
 
-from proba.matches import Matches
+from proba.matches import ImageInfo, Matches
 from proba.matching.pairs import Pair
+from proba.matching.verify import REFERENCE_SIDE_PX
+
+TREES_HELD = 2000  # search trees in memory, some 60 kB each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,25 +51,25 @@ def triplet_cycles(matches: Matches, options: TripletOptions | None = None) -> l
     """Detours of all triangles of the match graph."""
     options = options or TripletOptions()
     counts = matches.counts()  # [N, N]
-    trees: dict[tuple[Pair, int], cKDTree] = {}
 
-    def near(pair: Pair, side: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For points [M, 2] of an image, which match of a pair starts there [M], and whether one does [M]."""
-        if (pair, side) not in trees:
-            trees[pair, side] = cKDTree(matches.pairs[pair][side])
-        image = matches.images[pair[side]]
-        bound = options.same_px * max(1.0, image.half_side_px / 512)
-        distance, index = trees[pair, side].query(points, distance_upper_bound=bound)
+    @lru_cache(maxsize=TREES_HELD)
+    def tree(pair: Pair) -> cKDTree:
+        return cKDTree(matches.pairs[pair].points_i)
+
+    def near(pair: Pair, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For points [M, 2] of a pair's first image, which of its matches starts there [M], and whether one does [M]."""
+        bound = options.same_px * _scale(matches.images[pair[0]])
+        distance, index = tree(pair).query(points, distance_upper_bound=bound)
         return np.where(np.isfinite(distance), index, 0), np.isfinite(distance)
 
     found = []
     for i, j, k in _triangles(counts, options.max_thirds):
         direct, first, second = matches.pairs[i, k], matches.pairs[i, j], matches.pairs[j, k]
-        onward, continues = near((j, k), 0, first.points_j)  # [M]
-        straight, starts = near((i, k), 0, first.points_i)  # [M]
+        onward, continues = near((j, k), first.points_j)  # [M]
+        straight, starts = near((i, k), first.points_i)  # [M]
         both = continues & starts
         gap = second.points_j[onward[both]] - direct.points_j[straight[both]]  # [C, 2]
-        bound = options.cycle_px * max(1.0, matches.images[k].half_side_px / 512)
+        bound = options.cycle_px * _scale(matches.images[k])
         found.append(Cycles((i, j, k), int((np.hypot(*gap.T) < bound).sum()), len(gap)))
     return found
 
@@ -85,6 +89,11 @@ def contradicted_pairs(matches: Matches, options: TripletOptions | None = None) 
             return dropped
         dropped[worst] = agreement[worst]
         open_cycles = [cycles for cycles in open_cycles if not set(worst) <= set(cycles.triplet)]
+
+
+def _scale(image: ImageInfo) -> float:
+    """Bounds are meant for 1024 pixels and grow with larger images."""
+    return max(1.0, 2 * image.half_side_px / REFERENCE_SIDE_PX)
 
 
 def _agreement(found: list[Cycles], min_cycles: int) -> dict[Pair, float]:
