@@ -29,6 +29,7 @@ from proba.solver.hypotheses import EpipolarScore, portfolio
 from proba.solver.options import SolverOptions, value_at
 from proba.solver.poses import pivot_gradient, pivot_twist
 from proba.solver.problem import Problem, make_problem
+from proba.solver.two_view import SEEDED
 from proba.solver.worlds import Worlds, start_worlds
 from proba.threads import one_library_thread
 
@@ -306,7 +307,9 @@ class Solver:
         return [score.share(poses[b], tan[b]) for b in range(len(self.worlds.names))]
 
     def _keep(self, count: int) -> None:
-        shares = np.array([share for share, _ in self.epipolar()])
+        """Prune all but the best; the seeded world stays, the only one that does not fail in the way of the others."""
+        named = zip(self.worlds.names, self.epipolar(), strict=True)
+        shares = np.array([share + (name == SEEDED) for name, (share, _) in named])
         keep = sorted(np.argsort(-shares, kind="stable")[:count].tolist())
         self.worlds = self.worlds.select(keep)
         self._good = self.worlds.copy()

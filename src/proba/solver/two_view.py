@@ -10,6 +10,7 @@ from proba.geometry.epipolar import two_view_depths
 from proba.solver.problem import Problem
 from proba.solver.worlds import World
 
+SEEDED = "two-view"
 FOV_DEG_TRUSTED = (10.0, 120.0)
 MAX_POINTS = 500
 MAX_FOCAL_EDGES = 60
@@ -30,7 +31,7 @@ def two_view_start(problem: Problem) -> World | None:
         relative = _parent_from_child(problem, int(parent), child, log_tan)
         if relative is not None:
             poses[child] = torch.from_numpy(relative)
-    return World(name="two-view", fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses)
+    return World(name=SEEDED, fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses)
 
 
 def _rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
