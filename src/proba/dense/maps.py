@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solveh_banded
 from scipy.ndimage import distance_transform_edt
+from scipy.spatial import cKDTree
 
 from proba.reconstruction import Camera, Reconstruction
 
@@ -110,11 +111,13 @@ def _fit_with_variance(relative: np.ndarray, values: np.ndarray) -> tuple[np.nda
     seen = np.zeros((SIDE, SIDE), bool)
     column, row = np.clip((relative * SIDE).astype(int), 0, SIDE - 1).T
     seen[row, column] = True
-    cells_away = distance_transform_edt(~seen)  # [SIDE, SIDE]
-    # Depth wanders from cell to cell like a random walk whose steps are those of the map where it is known.
+    # Gaps as wide as those between the halves are in the residuals already.
+    known_gap = float(np.median(cKDTree(relative[even]).query(relative[~even])[0])) * SIDE
+    cells_away = np.maximum(distance_transform_edt(~seen) - known_gap, 0.0)  # [SIDE, SIDE]
+    # Beyond the last points a surface may go on at any slope; typical ones are those of the map where it is known.
     steps = [np.diff(fitted.map, axis=axis)[a & b] for axis, a, b in _neighbours(seen)]
     step2 = float(np.mean(np.concatenate(steps) ** 2)) if sum(map(len, steps)) else _UNKNOWN_LOG_STD**2
-    return fitted.map, np.clip(local, _FLOOR**2, None) + step2 * cells_away
+    return fitted.map, np.clip(local + step2 * cells_away**2, _FLOOR**2, _UNKNOWN_LOG_STD**2)
 
 
 def _neighbours(seen: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray]]:
