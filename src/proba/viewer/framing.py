@@ -90,11 +90,11 @@ def align_cameras(source: np.ndarray, target: np.ndarray) -> Sim3:
     spread_a, spread_b = (float(np.median(np.linalg.norm(x - np.median(x, axis=0), axis=1))) for x in (a, b))
     if len(a) < 3 or spread_a <= 0 or spread_b <= 0:
         spread_a, spread_b = (float(np.linalg.norm(x[-1] - x[0])) or 1.0 for x in (a, b))
-    first, _ = umeyama_robust(a, b)
+    first, _ = umeyama_robust(a, b, max_samples=200)
     ratio = first.scale if len(a) > 3 and first.scale > 0 else spread_b / spread_a
     axes_a = a[:, None] + spread_a * source[:, :3, :3].transpose(0, 2, 1)  # [N, 3, 3]
     axes_b = b[:, None] + spread_a * ratio * target[:, :3, :3].transpose(0, 2, 1)
     similarity, _ = umeyama_robust(
-        np.concatenate([a, axes_a.reshape(-1, 3)]), np.concatenate([b, axes_b.reshape(-1, 3)])
+        np.concatenate([a, axes_a.reshape(-1, 3)]), np.concatenate([b, axes_b.reshape(-1, 3)]), max_samples=200
     )
     return similarity

@@ -49,6 +49,11 @@ def quaternion(rotation: np.ndarray) -> np.ndarray:  # [4] wxyz
     return np.array([w, x, y, z])
 
 
+def linear(rgb: np.ndarray) -> np.ndarray:
+    """Colours [..., 3] uint8 as viser wants those of lines: it shows them brightened by the display's curve."""
+    return (255 * (np.asarray(rgb) / 255) ** 2.2).round().astype(np.uint8)
+
+
 class Stage:
     """The shapes in the browser: cameras, edges, Gaussians and the cloud of one scene."""
 
@@ -76,7 +81,7 @@ class Stage:
 
     def place_cameras(self, world_from_cam: np.ndarray, tan: np.ndarray) -> None:
         """Make the cameras, or move them."""
-        colours = palette.of_images(len(tan))
+        colours = linear(palette.of_images(len(tan)))
         size = self._size(tan)
         for n, pose in enumerate(world_from_cam):
             wxyz, position = quaternion(pose[:3, :3]), pose[:3, 3]
@@ -112,7 +117,9 @@ class Stage:
 
     def mark(self, selected: int) -> None:
         """Make one camera stand out."""
-        for n, (camera, colour) in enumerate(zip(self.cameras, palette.of_images(len(self.cameras)), strict=True)):
+        for n, (camera, colour) in enumerate(
+            zip(self.cameras, linear(palette.of_images(len(self.cameras))), strict=True)
+        ):
             camera.color = (255, 216, 51) if n == selected else tuple(colour.tolist())
             camera.thickness = 4.0 if n == selected else 1.6
 
@@ -125,11 +132,12 @@ class Stage:
         if not self.show_edges or not keep.any() or len(weight) != len(self.edges):
             return
         colours = palette.of_weights(weight[keep])
-        faded = (0.45 * colours + 0.55 * np.array(palette.BACKGROUND)).astype(np.uint8)
+        if selected < 0:
+            colours = (0.7 * colours + 0.3 * np.array(palette.BACKGROUND)).astype(np.uint8)
         self._lines = self.server.scene.add_line_segments(
             "/edges",
             points=centres[self.edges[keep]].astype(np.float32),
-            colors=np.repeat((colours if selected >= 0 else faded)[:, None], 2, axis=1),
+            colors=np.repeat(linear(colours)[:, None], 2, axis=1),
             thickness=1.2,
             thickness_units="screen",
         )
@@ -222,10 +230,21 @@ class Viewer:
         self.server.gui.reset()
         self._show = _Show(self.server, pieces, self.max_points)
 
+    def select(self, image: int) -> None:
+        """As if a camera had been clicked."""
+        if self._show is not None:
+            self._show.select(image)
+
+    def go_to(self, moment: int) -> None:
+        """As if the time had been moved to a frame of the story."""
+        if self._show is not None:
+            self._show.time.value = moment
+
     def stop(self) -> None:
         if self._show is not None:
             self._show.close()
-        self.server.stop()
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.server.stop()
 
 
 def _has_display() -> bool:
