@@ -116,21 +116,15 @@ def _camera(camera: pycolmap.Camera) -> Camera:
 
 def _points(model: pycolmap.Reconstruction, images: list[pycolmap.Image]) -> Points:
     listed = sorted(model.points3D.items(), key=lambda item: item[0])
-    row_of_id = {point_id: row for row, (point_id, _) in enumerate(listed)}
-    obs_point: list[int] = []
-    obs_image: list[int] = []
-    obs_xy: list[np.ndarray] = []
-    for n, image in enumerate(images):
-        for point in image.get_observation_points2D():
-            obs_point.append(row_of_id[point.point3D_id])
-            obs_image.append(n)
-            obs_xy.append(point.xy)
+    ids = np.array([point_id for point_id, _ in listed], np.int64)  # [P], ascending
+    seen = [list(image.get_observation_points2D()) for image in images]
+    obs_id = np.array([point.point3D_id for points in seen for point in points], np.int64)  # [K]
     return Points(
         xyz=np.array([point.xyz for _, point in listed], np.float64).reshape(-1, 3),
         rgb=np.array([point.color for _, point in listed], np.uint8).reshape(-1, 3),
         sigma=np.full(len(listed), np.nan),
         error_px=np.array([point.error for _, point in listed], np.float64),
-        obs_point=np.array(obs_point, np.int64),
-        obs_image=np.array(obs_image, np.int64),
-        obs_xy=np.array(obs_xy, np.float32).reshape(-1, 2),
+        obs_point=np.searchsorted(ids, obs_id),
+        obs_image=np.repeat(np.arange(len(images)), [len(points) for points in seen]),
+        obs_xy=np.array([point.xy for points in seen for point in points], np.float32).reshape(-1, 2),
     )
