@@ -57,7 +57,7 @@ def triplet_cycles(matches: Matches, options: TripletOptions | None = None) -> l
         return cKDTree(matches.pairs[pair].points_i)
 
     def near(pair: Pair, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which match of a pair starts at each of the points [M, 2] of its first image [M], and whether one does [M]."""
+        """Which match of a pair starts at each of the points [M, 2] of its first image [M], if one does [M]."""
         bound = options.same_px * _scale(matches.images[pair[0]])
         distance, index = tree(pair).query(points, distance_upper_bound=bound)
         return np.where(np.isfinite(distance), index, 0), np.isfinite(distance)
