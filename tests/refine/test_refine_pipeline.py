@@ -231,3 +231,30 @@ def test_unplaceable_image_is_flagged_and_kept(room, room_matches) -> None:
     assert (result.reconstruction.pose_std[7] > 0.1).all()
     rotation, _ = relative_errors_deg(result.reconstruction.cam_from_world[:7], room.cam_from_world[:7])
     assert rotation.max() < 1
+
+
+def nameless(matches: Matches) -> Matches:
+    """The same matches of photos that do not say which camera took them."""
+    return replace(matches, images=[replace(info, camera_key="") for info in matches.images])
+
+
+def test_two_cameras_of_one_size_are_told_apart() -> None:
+    scene = make_scene("object", n_images=8, seed=0)
+    scene.intrinsics[::2, :2] *= 1.4
+    matches = nameless(scene_matches(scene, grid=24, noise_px=0.6, seed=1))
+    solution = perturbed_solution(scene, matches, rotation_deg=2, focal_factor=1.0)
+    solution.focal_px[:] = scene.intrinsics[:, 0].mean()
+    result = refine(matches, [solution], FAST)
+    rec = result.reconstruction
+    focal = np.array([rec.cameras[c].focal_px[0] for c in rec.camera_of_image])
+    assert np.abs(focal / scene.intrinsics[solution.graph.images, 0] - 1).max() < 0.02
+    # Who says that they share a camera is taken at his word.
+    assert len(refine(matches, [solution], replace(FAST, share="all")).reconstruction.cameras) == 1
+
+
+def test_one_camera_with_a_shifted_principal_point_stays_one() -> None:
+    scene = make_scene("object", n_images=8, seed=0)
+    scene.intrinsics[:, 2] += 0.03 * scene.width
+    matches = nameless(scene_matches(scene, grid=24, noise_px=0.6, seed=1))
+    result = refine(matches, [perturbed_solution(scene, matches, rotation_deg=2)], FAST)
+    assert len(result.reconstruction.cameras) == 1

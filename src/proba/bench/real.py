@@ -19,7 +19,7 @@ import numpy as np
 
 from proba.errors import InputError, ProbaError
 from proba.evaluation import evaluate
-from proba.evaluation.epipolar import true_epipolar_px
+from proba.evaluation.poses import match_names
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.matches import Matches, PairMatches
@@ -180,10 +180,15 @@ def run_colmap(folder: Path, seed: int, mapper: Any, cache: Path, threads: int) 
 
 def perfect_matches(matches: Matches, truth: GroundTruth) -> Matches:
     """Only the matches that agree with the truth: what the solver does with them is its own doing."""
+    from proba.bench.matchers import epipolar_errors_px
+
+    known = match_names([info.name for info in matches.images], truth.names)  # index in the truth of each image
     pairs = {}
     for (i, j), pair in matches.pairs.items():
-        error_px = true_epipolar_px(truth, matches.images[i].name, matches.images[j].name, pair)  # [M]
-        good = error_px < PERFECT_PX
+        if known[i] is None or known[j] is None:
+            continue
+        error_px, in_front = epipolar_errors_px(pair, truth, known[i], known[j])  # [M]
+        good = (error_px < PERFECT_PX) & in_front
         if good.any():
             pairs[i, j] = PairMatches(*(column[good] for column in pair))
     return replace(matches, pairs=pairs)

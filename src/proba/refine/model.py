@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from proba.refine.adjust import SETTLE, Freedom, Round, adjust
+from proba.refine.adjust import ANNEALED, Freedom, Round, adjust
 from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
 from proba.refine.options import RefineOptions
-from proba.refine.triangulate import reassess
 
 MIN_IMAGES = 3
 MIN_OBSERVATIONS = 500
@@ -85,29 +84,34 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
     return bundle, _freedom(choice, options), trials
 
 
-def separate_cameras(
-    plain: Bundle, chosen: Bundle, doubtful: np.ndarray, pairs: PairAgreement, options: RefineOptions
-) -> Bundle | None:
-    """The `plain` bundle with a focal length for every image of the `doubtful` cameras [C] bool, if that is better.
+def separate_cameras(bundle: Bundle, doubtful: np.ndarray, options: RefineOptions) -> Bundle | None:
+    """The bundle adjusted with a focal length for each `doubtful` image [N] bool; None if all have that already.
 
-    Photos of equal size from different cameras are put together where nothing else is known of them. A wrong common
-    focal length shows in matches that no longer fit, and in the residuals of those that do. The rival is the bundle
-    with the `chosen` camera model: a shifted principal point also looks like focal lengths that differ.
+    Photos of equal size from different cameras are put together where nothing else is known of them.
     """
-    own = _with_own_cameras(plain, doubtful)
-    if own.n_cameras == plain.n_cameras or options.focal == "fixed":
+    own = _with_own_cameras(bundle, doubtful)
+    if own.n_cameras == bundle.n_cameras or options.focal == "fixed":
         return None
-    own = adjust(reassess(own, 12.0, 0.0), SETTLE, Freedom(), threads=options.threads)
-    gain = pairs.share(own) - pairs.share(chosen)
-    evidence = _evidence(chosen, own, own.n_cameras - plain.n_cameras)
-    return own if gain > MIN_SHARE_GAIN or (evidence > 0 and gain > -MIN_SHARE_GAIN) else None
+    return adjust(own, ANNEALED, Freedom(), threads=options.threads)
+
+
+def better_apart(shared: Bundle, own: Bundle, pairs: PairAgreement) -> bool:
+    """Whether focal lengths of their own explain the matches better than shared cameras of a richer model.
+
+    A wrong common focal length shows in matches that no longer fit, and in the residuals of those that do. So does a
+    shifted principal point: hence the richer model as the rival.
+    """
+    gain = pairs.share(own) - pairs.share(shared)
+    return gain > MIN_SHARE_GAIN or (
+        gain > -MIN_SHARE_GAIN and _evidence(shared, own, own.n_cameras - shared.n_cameras) > 0
+    )
 
 
 def _with_own_cameras(bundle: Bundle, chosen: np.ndarray) -> Bundle:
-    """The first image of a `chosen` camera [C] bool keeps it, the others get a copy each."""
+    """Each of the `chosen` images [N] bool with a camera of its own; the first image of a camera keeps it."""
     first = np.zeros(bundle.n_images, bool)
     first[np.unique(bundle.camera_of_image, return_index=True)[1]] = True
-    moved = np.flatnonzero(chosen[bundle.camera_of_image] & ~first)  # images
+    moved = np.flatnonzero(chosen & ~first)
     origin = bundle.camera_of_image[moved]
     camera_of_image = bundle.camera_of_image.copy()
     camera_of_image[moved] = bundle.n_cameras + np.arange(len(moved))

@@ -19,6 +19,7 @@ from proba.refine.degeneracy import degeneracy_notes
 from proba.refine.model import (
     CameraTrial,
     adjust_with_model,
+    better_apart,
     free_intrinsics,
     select_camera_model,
     separate_cameras,
@@ -108,12 +109,15 @@ def refine(
     with clock("camera model"):
         plain = bundle
         bundle, freedom, trials = select_camera_model(plain, options)
-        own = separate_cameras(plain, bundle, _doubtful_cameras(matches, solution, bundle, options), pairs, options)
-    if own is not None:
-        with clock("rescue"):
-            freedom = Freedom(focal=True)
-            bundle, again, unplaced = _rescue(own, pairs, freedom, options)
-            placed_again |= again
+    with clock("cameras"):
+        start = plain
+        if unplaced.any():  # a wrong common focal length may have misplaced them
+            start = points_from_depth_maps(bundle_from_solution(matches, solution, few), solution.log_depth)
+        own = separate_cameras(start, _doubtful(matches, solution, options), options)
+        if own is not None:
+            own, again, lost = _rescue(own, pairs, Freedom(), options)
+            if better_apart(bundle, own, pairs):
+                bundle, freedom, placed_again, unplaced = own, Freedom(), placed_again | again, lost
     with clock("final adjustment"):
         more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
         last = _last_round(bundle)
@@ -193,10 +197,8 @@ def _polish_worlds(
     reports = []
     for solution in solutions[: options.max_worlds]:
         begin = time.perf_counter()
-        bundle = points_from_depth_maps(bundle_from_solution(matches, solution, tracks), solution.log_depth)
-        bundle = adjust(bundle, ANNEALED, freedom, threads=options.threads)
-        # Epipolar lines say little where the field of view is narrow; tracks over several images do (dino_sparse).
-        share = pairs.share(bundle) * bundle.share
+        bundle = bundle_from_solution(matches, solution, tracks)
+        bundle, share = _polish(bundle, solution, pairs, freedom, options)
         reports.append(WorldReport(name=solution.name, share=share, seconds=time.perf_counter() - begin))
         clock.say(f"world {solution.name}: explains {100 * share:.1f} % of the matches")
         agrees = any(_same_world(bundle, other) and abs(share - old) < AGREE_SHARE for old, _, other in polished)
@@ -207,6 +209,16 @@ def _polish_worlds(
     return solution, bundle, reports
 
 
+def _polish(
+    bundle: Bundle, solution: Solution, pairs: PairAgreement, freedom: Freedom, options: RefineOptions
+) -> tuple[Bundle, float]:
+    """The cameras of a solution adjusted, and how much they explain then."""
+    bundle = points_from_depth_maps(bundle, solution.log_depth)
+    bundle = adjust(bundle, ANNEALED, freedom, threads=options.threads)
+    # Epipolar lines say little where the field of view is narrow; tracks over several images do (dino_sparse).
+    return bundle, pairs.share(bundle) * bundle.share
+
+
 def _same_world(a: Bundle, b: Bundle) -> bool:
     """Whether two worlds are one up to a similarity."""
     relative = [w.cam_from_world[:, :3, :3] @ w.cam_from_world[0, :3, :3].T for w in (a, b)]  # [N, 3, 3]
@@ -215,12 +227,10 @@ def _same_world(a: Bundle, b: Bundle) -> bool:
     return bool(np.median(angle_deg) < AGREE_DEG)
 
 
-def _doubtful_cameras(matches: Matches, solution: Solution, bundle: Bundle, options: RefineOptions) -> np.ndarray:
-    """Cameras [C] bool that are one only because their photos have one size."""
+def _doubtful(matches: Matches, solution: Solution, options: RefineOptions) -> np.ndarray:
+    """Images [N] bool that share a camera with others only because they have one size."""
     nameless = np.array([not matches.images[k].camera_key for k in solution.graph.images])  # [N]
-    doubtful = np.zeros(bundle.n_cameras, bool)
-    doubtful[bundle.camera_of_image[nameless]] = options.share == "camera"
-    return doubtful
+    return nameless & (options.share == "camera")
 
 
 def _rescue(

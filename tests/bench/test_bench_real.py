@@ -1,0 +1,85 @@
+"""The benchmark on photos with ground truth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proba.bench.real import find_sets, markdown, perfect_matches, run_proba
+from proba.cli import main
+from proba.errors import InputError
+from proba.io.ground_truth import save_ground_truth
+from proba.io.matches_h5 import save_matches
+from proba.synthetic import make_scene, scene_matches
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set whose matches are already in the cache."""
+    root = tmp_path_factory.mktemp("data")
+    scene = make_scene("object", n_images=5, seed=0)
+    (root / "toy" / "images").mkdir(parents=True)
+    save_ground_truth(scene.ground_truth(cloud=False), root / "toy" / "gt.json")
+    (root / "cache").mkdir()
+    save_matches(root / "cache" / "toy.auto.h5", scene_matches(scene, grid=24, noise_px=0.5, outliers=0.2, seed=1))
+    return root
+
+
+def test_sets_are_found_by_name(folder: Path) -> None:
+    assert [found.name for found in find_sets(folder, [])] == ["toy"]
+    assert find_sets(folder / "toy", ["to"]) == [folder / "toy"]
+    with pytest.raises(InputError, match="nothing"):
+        find_sets(folder, ["nothing"])
+
+
+def test_run_is_recorded_and_not_repeated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = folder / "out.json"
+    arguments = ["bench", "real", "--data", str(folder), "--json", str(file), "--cache", str(folder / "cache")]
+    main([*arguments, "--seeds", "0", "--no-colmap"])
+    (run,) = json.loads(file.read_text())
+    assert (run["set"], run["registered"], run["rra@5"], run["rta@5"]) == ("toy", 5, 100.0, 100.0)
+    assert run["peak_rss_mb"] > 100 and run["seconds"]["solve"] > 0
+    capsys.readouterr()
+    main([*arguments, "--seeds", "0", "--no-colmap"])
+    assert len(json.loads(file.read_text())) == 1
+    assert "| toy | proba portfolio | 5 of 5 |" in capsys.readouterr().out
+    assert file.with_suffix(".md").read_text().startswith("| set |")
+
+
+def test_perfect_matches_are_those_on_their_true_lines(folder: Path) -> None:
+    scene = make_scene("object", n_images=5, seed=0)
+    clean, dirty = (scene_matches(scene, grid=24, noise_px=0.0, outliers=share, seed=1) for share in (0.0, 0.3))
+    count = [
+        sum(len(pair.scores) for pair in perfect_matches(matches, scene.ground_truth(cloud=False)).pairs.values())
+        for matches in (clean, dirty)
+    ]
+    total = sum(len(pair.scores) for pair in clean.pairs.values())
+    assert count[0] == total
+    assert 0.65 * total < count[1] < 0.75 * total
+
+
+def test_table_shows_the_worst_seed_and_failures() -> None:
+    good = {
+        "set": "a", "method": "m", "seed": 0, "images": 3, "registered": 3, "focal_error_pct": 0.1,
+        **dict.fromkeys(("rra@1", "rra@5", "rta@1", "rta@5", "auc@1", "auc@5"), 100.0),
+        "seconds": {"solve": 1.0}, "peak_rss_mb": 5.0,
+    }  # fmt: skip
+    worse = {**good, "seed": 1, "rta@1": 40.0, "seconds": {"solve": 9.0}}
+    failed = {"set": "b", "method": "m", "seed": 0, "error": "no overlap"}
+    lines = markdown([good, worse, failed]).splitlines()
+    assert "worst of 2 seeds" in lines[2] and "40/100" in lines[2] and "9 (solve 9)" in lines[2]
+    assert "no overlap" in lines[3]
+
+
+def test_unusable_matches_are_a_result_not_a_crash(folder: Path, tmp_path: Path) -> None:
+    matches = scene_matches(make_scene("object", n_images=5, seed=0), grid=24, seed=1)
+    random = np.random.default_rng(0)
+    for pair in matches.pairs.values():
+        pair.points_j[:] = random.permutation(pair.points_j)
+    matches.pairs.clear()
+    save_matches(tmp_path / "toy.auto.h5", matches)
+    result = run_proba(folder / "toy", 0, "portfolio", "auto", False, tmp_path, 1)
+    assert result["registered"] == 0 and "error" in result
