@@ -26,6 +26,8 @@ from proba.io.atomic import atomic_path
 
 EVOLUTION_FILE = "evolution.npz"
 VERSION = 1
+ALIGNED_POINTS = 400
+"""So many points are enough to align a frame."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,12 +82,13 @@ class Evolution:
         alive = self.worlds[world]["pruned_at"] is None
         return np.flatnonzero((self.world == world) | ((self.world == -1) & alive))
 
-    def points(self, frame: int) -> np.ndarray:  # [P, 3]
-        """Where the sampled pixels are in a frame's world."""
-        depth = np.exp(self.log_depth[frame].astype(np.float64))  # [P]
-        tan = self.tan[frame][self.point_image].astype(np.float64)  # [P]
-        in_camera = depth[:, None] * np.column_stack([self.point_xy * tan[:, None], np.ones(len(depth))])  # [P, 3]
-        pose = self.cam_from_world[frame][self.point_image].astype(np.float64)  # [P, 3, 4]
+    def points(self, frame: int, which: slice = slice(None)) -> np.ndarray:  # [P, 3]
+        """Where the sampled pixels, or some of them, are in a frame's world."""
+        image, xy = self.point_image[which], self.point_xy[which]
+        depth = np.exp(self.log_depth[frame, which].astype(np.float64))  # [P]
+        tan = self.tan[frame][image].astype(np.float64)  # [P]
+        in_camera = depth[:, None] * np.column_stack([xy * tan[:, None], np.ones(len(depth))])  # [P, 3]
+        pose = self.cam_from_world[frame][image].astype(np.float64)  # [P, 3, 4]
         return np.einsum("pji,pj->pi", pose[:, :, :3], in_camera - pose[:, :, 3])
 
     def state(self, frame: int) -> State:
@@ -117,10 +120,11 @@ class Evolution:
 
     def align(self) -> None:
         """Move every frame to the last one, which must be the refined result."""
-        target = self.points(len(self.world) - 1)
+        some = slice(None, None, max(1, len(self.point_image) // ALIGNED_POINTS))
+        target = self.points(len(self.world) - 1, some)
         for frame in range(len(self.world) - 1):
-            gap = self.log_depth[-1].astype(np.float64) - self.log_depth[frame].astype(np.float64)  # [P]
-            similarity = gentle_alignment(self.points(frame), target, scale=float(np.exp(np.median(gap))))
+            gap = self.log_depth[-1, some].astype(np.float64) - self.log_depth[frame, some]
+            similarity = gentle_alignment(self.points(frame, some), target, scale=float(np.exp(np.median(gap))))
             poses = np.tile(np.eye(4), (len(self.size_px), 1, 1))  # [N, 4, 4]
             poses[:, :3] = self.cam_from_world[frame]
             self.cam_from_world[frame] = similarity.apply_to_poses(poses)[:, :3]

@@ -165,7 +165,7 @@ def _write_mp4(path: Path, frames: Iterable[Image.Image], fps: int) -> None:
         stream = None
         for frame in frames:
             if stream is None:
-                stream = container.add_stream("libx264", rate=fps, options={"crf": "20", "preset": "medium"})
+                stream = container.add_stream("libx264", rate=fps, options={"crf": "24", "preset": "medium"})
                 stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
             container.mux(stream.encode(av.VideoFrame.from_image(frame)))
         if stream is not None:
