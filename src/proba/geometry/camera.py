@@ -63,9 +63,10 @@ def undistort_radius(distorted: np.ndarray, k1: float, k2: float, iterations: in
             newton = r - excess / slope
         inside = (newton >= low) & (newton <= high)
         step_to = np.where(inside, newton, (low + high) / 2)
-        if np.array_equal(step_to, r):
-            break
+        done = (np.abs(step_to - r) <= 4 * np.finfo(np.float64).eps * r).all()  # the last bits may go back and forth
         r = step_to
+        if done:
+            break
     return r
 
 

@@ -162,7 +162,7 @@ def _hypotheses(report: dict) -> str:
     choice = report["choice"]
     won = f"<b>{_text(choice['name'])}</b> won"
     if choice["explained_share"] is not None:
-        won += f": it explains {choice['explained_share']:.1%} of the explainable matches"
+        won += f": after a first adjustment it explained {choice['explained_share']:.1%} of the explainable matches"
     if choice["margin"] is not None:
         won += f", {100 * choice['margin']:.1f} points more than {_text(choice['next'])}"
         if choice["margin"] < 0.005:
@@ -183,7 +183,7 @@ def _hypotheses(report: dict) -> str:
         + _figure(
             figures.loss_curves(report["hypotheses"]),
             "Loss by iteration. Thick: the chosen one; a dot: dropped here. Support: share of matches within 3 px "
-            "before the refinement; explained: share of the explainable ones after it, where it was refined.",
+            "before the refinement; explained: share of the explainable ones after a first adjustment, if it had one.",
         )
         + "<div>"
         + _table(("start", "loss", "support", "explained"), rows)
