@@ -1,11 +1,14 @@
 """The scalar closed forms against numpy and against autograd of the textbook formulas."""
 
+from math import floor
+
 import numba as nb
 import numpy as np
 import pytest
 import torch
 
 from proba.kernels import math as closed
+from proba.kernels.simd import WIDTH, lane_sum, load, load_first, select, store
 from proba.objective import terms
 
 DOUBLE = torch.float64
@@ -14,25 +17,38 @@ DOUBLE = torch.float64
 @nb.njit
 def _map_exp(x):
     out = np.empty_like(x)
-    for k in range(len(x)):
-        out[k] = closed.exp(x[k])
+    for k in range(0, len(x), WIDTH):
+        store(out, k, closed.exp(load(x, k)))
     return out
 
 
 @nb.njit
 def _map_log(x):
     out = np.empty_like(x)
-    for k in range(len(x)):
-        out[k] = closed.log(x[k])
+    for k in range(0, len(x), WIDTH):
+        store(out, k, closed.log(load(x, k)))
     return out
 
 
 @nb.njit
 def _map_posterior(x, level):
-    out = np.empty((len(x), 2), np.float32)
-    for k in range(len(x)):
-        out[k, 0], out[k, 1] = closed.posterior(x[k], level)
-    return out
+    robust, inlier = np.empty_like(x), np.empty_like(x)
+    for k in range(0, len(x), WIDTH):
+        r, i = closed.posterior(load(x, k), level)
+        store(robust, k, r)
+        store(inlier, k, i)
+    return robust, inlier
+
+
+@nb.njit
+def _map_reprojection(values, precision, z_min):
+    """Of q and o in the rows of values [5, 8]; returns the nine results, [9, 8]."""
+    flat, out = values.reshape(-1), np.empty(72, np.float32)
+    q_x, q_y, q_z, o_x, o_y = load(flat, 0), load(flat, 8), load(flat, 16), load(flat, 24), load(flat, 32)
+    results = closed.reprojection(q_x, q_y, q_z, o_x, o_y, load(precision, 0), z_min)
+    for k, result in enumerate(results):
+        store(out, 8 * k, result)
+    return out.reshape(9, 8)
 
 
 @nb.njit
@@ -41,18 +57,18 @@ def _reprojection(q, o, precision, z_min):
 
 
 def test_exp():
-    x = np.linspace(-40, 40, 200_001).astype(np.float32)
+    x = np.linspace(-40, 40, 200_000).astype(np.float32)
     exact = np.exp(x.astype(np.float64))
     assert np.max(np.abs(_map_exp(x) / exact - 1)) < 4e-7
 
 
 def test_log():
-    x = np.exp(np.linspace(-80, 80, 200_001)).astype(np.float32)
+    x = np.exp(np.linspace(-80, 80, 200_000)).astype(np.float32)
     exact = np.log(x.astype(np.float64))
     assert np.max(np.abs(_map_log(x) - exact) / np.maximum(np.abs(exact), 1)) < 2e-7
 
 
-def test_loops_of_exponentials_are_vectorised():
+def test_lanes_become_vector_instructions():
     _map_exp(np.ones(8, np.float32))
     assembly = next(iter(_map_exp.inspect_asm().values()))
     if "vfmadd" not in assembly:
@@ -63,7 +79,7 @@ def test_loops_of_exponentials_are_vectorised():
 @pytest.mark.parametrize("level", [-3.0, 20.0, 1000.0])
 def test_posterior(level):
     loss = np.array([-1e6, -90.0, level - 50, level - 1, level, level + 1, level + 50, 1e7], np.float32)
-    robust, inlier = _map_posterior(loss, np.float32(level)).T
+    robust, inlier = _map_posterior(loss, np.float32(level))
     exact = torch.tensor(loss, dtype=DOUBLE)[None, None]
     expected_robust, expected_inlier = terms.inlier_posterior(exact, torch.tensor([level], dtype=DOUBLE))
     np.testing.assert_allclose(robust, expected_robust[0, 0], rtol=2e-7, atol=1e-6)
@@ -90,19 +106,64 @@ def test_2d_closed_form_is_the_textbook_formula():
             z_min=0.02,
         )
         g_q, g_o, g_v = torch.autograd.grad(loss.sum(), leaves)
-        front, maha, volume, *gradient = _reprojection(
+        front, maha, volume, along_q, *gradient = _reprojection(
             q.astype(np.float32), observed.astype(np.float32), np.float32(np.exp(-log_variance)), np.float32(0.02)
         )
         value = front * (maha / 2 + log_variance - log_tan.sum()) + np.log(volume) / 2
         np.testing.assert_allclose(value, loss.item(), rtol=1e-5, atol=1e-5)
         expected = torch.cat((g_q, g_o)).numpy()
         np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(along_q, q @ expected[:3], rtol=1e-4, atol=1e-4 * np.abs(expected).max())
         np.testing.assert_allclose(front - maha / 2, g_v.item(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("q_z", [-1.0, 0.0, 0.0199])
 def test_2d_term_is_zero_behind_the_camera(q_z):
     q, o = np.array([0.3, 0.1, q_z], np.float32), np.array([0.2, 0.2], np.float32)
-    front, maha, volume, *gradient = _reprojection(q, o, np.float32(1e5), np.float32(0.02))
-    assert front == 0 and maha == 0 and np.log(volume) == 0
+    front, maha, volume, along_q, *gradient = _reprojection(q, o, np.float32(1e5), np.float32(0.02))
+    assert front == 0 and maha == 0 and along_q == 0 and np.log(volume) == 0
     assert not np.any(gradient)
+
+
+def test_lanes_and_numbers_give_the_same():
+    """A GPU thread works on numbers, the CPU on lanes."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(5, WIDTH)).astype(np.float32)
+    precision, z_min = rng.uniform(0.1, 10, WIDTH).astype(np.float32), np.float32(0.3)
+    assert (values[2] < z_min).any() and (values[2] > z_min).any()
+    lanes = _map_reprojection(values, precision, z_min)
+    for k in range(WIDTH):
+        number = _reprojection(values[:3, k].copy(), values[3:, k].copy(), precision[k], z_min)
+        np.testing.assert_allclose(lanes[:, k], number, rtol=2e-6, atol=2e-6)
+
+
+@nb.njit
+def _operations(x, y, count):
+    out = np.empty(8 * WIDTH, np.float32)
+    a, b, one = load(x, 0), load(y, 0), np.float32(1)
+    results = (min(a, b), max(a, one), -a / b, abs(a), floor(a), select(a >= b, a, b), select(a < one, one, a))
+    for k, result in enumerate(results):
+        store(out, k * WIDTH, result)
+    store(out, 7 * WIDTH, load_first(x, 0, count))
+    return out.reshape(8, WIDTH), lane_sum(a)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 20])
+def test_operations_on_lanes(count):
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(2, WIDTH)).astype(np.float32)
+    results, total = _operations(x, y, count)
+    first = np.where(np.arange(WIDTH) < count, x, 0)
+    expected = (
+        np.minimum(x, y),
+        np.maximum(x, 1),
+        -x / y,
+        abs(x),
+        np.floor(x),
+        np.maximum(x, y),
+        np.maximum(x, 1),
+        first,
+    )
+    for got, want in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+    np.testing.assert_allclose(total, x.sum(), rtol=1e-5)

@@ -1,10 +1,10 @@
 """The fused kernel: loss and all gradients of every edge in one pass over the matches, on CPU threads.
 
-A window of matches is walked in blocks: 1. find the map cells (SIMD), 2. gather the four cells around each point,
-3. loss and gradients of each match (SIMD, no branches), 4. sums over the block (SIMD), 5. scatter the map gradients.
+A window of matches is walked in blocks: 1. find the map cells, 2. gather the four cells around each point, 3. loss and
+gradients of each match, 4. sums over the block, 5. scatter the map gradients. Every step does eight matches at once.
 
 The compiled code is cached beside this file. Numba looks only at this file's date, so touch it after a change to
-`blocks`, `math` or `patch`.
+`blocks`, `math`, `patch` or `simd`.
 """
 
 from __future__ import annotations
@@ -30,24 +30,27 @@ from proba.kernels.blocks import (
     GRAD_DEPTH_I,
     GRAD_DEPTH_J,
     H_X,
-    LANES,
+    LOG_DEPTH_I,
+    LOG_DEPTH_J,
     P_X,
+    PITCH,
     PRECISION_I,
     PRECISION_J,
     Q_X,
     ROWS,
+    SUM_FRONT_I,
+    SUM_FRONT_J,
     SUM_G,
     SUM_H,
-    SUM_INLIER,
     SUM_OI,
     SUM_OJ,
-    SUM_WEIGHT,
     SUMS,
     X_I,
     X_J,
 )
 from proba.kernels.math import THREE_HALVES, ZERO, f32
 from proba.kernels.patch import prefetch
+from proba.kernels.simd import WIDTH
 from proba.objective.evaluation import EdgeEvaluation
 from proba.objective.options import ObjectiveOptions
 from proba.objective.packed import PackedMatches
@@ -61,7 +64,7 @@ EDGE_COST = 16
 @nb.njit(fastmath=True, nogil=True, cache=True, error_model="numpy")
 def _run(
     first, last, edges, offset, count, x_i, y_i, x_j, y_j, extent, start, batch,
-    maps, log_tan, poses, edge_weight, outlier_level, w_3d, neutral, z_min, owns_first,
+    maps, log_tan, tan, poses, edge_weight, outlier_level, w_3d, neutral, z_min, owns_first,
     losses, grad_pose, grad_tan, grad_maps, private,
 ):  # fmt: skip
     """Evaluate the tasks first..last of the list (world 0 edge 0, world 0 edge 1, ...).
@@ -72,10 +75,9 @@ def _run(
     stride, image_floats = 2 * side, 2 * side * side
     world_floats = num_images * image_floats
     flat_maps, shared_grad, private_grad = maps.reshape(-1), grad_maps.reshape(-1), private.reshape(-1)
-    s = np.zeros(ROWS * BLOCK, np.float32)
-    pairs = np.zeros(4 * BLOCK, np.float32)
-    cells = np.zeros(2 * BLOCK, np.int32)
-    sums = np.empty(SUMS, np.float32)
+    s = np.zeros(ROWS * PITCH, np.float32)
+    cells = np.zeros(2 * PITCH, np.int32)
+    lanes, sums = np.empty(WIDTH * SUMS, np.float32), np.empty(SUMS, np.float32)
     measure = THREE_HALVES * neutral * w_3d
     for task in range(first, last):
         b, e = task // num_edges, task % num_edges
@@ -86,43 +88,48 @@ def _run(
                 target[world_base + k] = ZERO
         i, j = np.int64(edges[e, 0]), np.int64(edges[e, 1])
         size = min(batch, count[e])
-        tan_i = (np.exp(log_tan[b, i, 0]), np.exp(log_tan[b, i, 1]))
-        tan_j = (np.exp(log_tan[b, j, 0]), np.exp(log_tan[b, j, 1]))
+        tan_i, tan_j = (tan[b, i, 0], tan[b, i, 1]), (tan[b, j, 0], tan[b, j, 1])
         log_tan_i, log_tan_j = log_tan[b, i, 0] + log_tan[b, i, 1], log_tan[b, j, 0] + log_tan[b, j, 1]
         extent_i, extent_j = (extent[i, 0], extent[i, 1]), (extent[j, 0], extent[j, 1])
         rotation, translation, transposed, inverse = blocks.both_ways(poses, b, e)
         scale = edge_weight[b, e] / f32(max(size, 1))
         base_i, base_j = (b * num_images + i) * image_floats, (b * num_images + j) * image_floats
         to_i, to_j = world_base + i * image_floats, world_base + j * image_floats
-        sums[:] = ZERO
+        lanes[:] = ZERO
         if e + 1 < num_edges and image_floats > LINE_FLOATS * LINE_FLOATS:  # the next edge's maps, if not small
             ahead = np.int64(edges[e + 1, 1]) * image_floats
             for k in range(0, image_floats, LINE_FLOATS):
                 prefetch(flat_maps, b * world_floats + ahead + k)
                 prefetch(target, world_base + ahead + k)
-        for done in range(0, size, BLOCK):
-            n = min(BLOCK, size - done)
-            m = (n + LANES - 1) // LANES * LANES
+        done = 0
+        while done < size:
             begin = (start[e] + done) % count[e]
-            blocks.locate(x_i, y_i, offset[e], count[e], begin, n, m, s, X_I, cells, CELL_I, extent_i, side)
-            blocks.locate(x_j, y_j, offset[e], count[e], begin, n, m, s, X_J, cells, CELL_J, extent_j, side)
-            blocks.gather(s, cells, m, flat_maps, base_i, base_j, stride)
-            blocks.exponentiate(s, m)
-            blocks.transform(s, m, rotation, translation, X_I, DEPTH_I, tan_i, Q_X)
-            blocks.transform(s, m, transposed, inverse, X_J, DEPTH_J, tan_j, P_X)
-            blocks.reproject(s, m, translation, Q_X, PRECISION_I, X_J, tan_j, G_X, GRAD_DEPTH_I, z_min)
-            blocks.reproject(s, m, inverse, P_X, PRECISION_J, X_I, tan_i, H_X, GRAD_DEPTH_J, z_min)
-            blocks.overlap(s, m, translation, tan_j, w_3d, measure)
-            blocks.total(s, m, log_tan_i, log_tan_j, w_3d, measure)
-            blocks.judge(s, n, m, outlier_level[b], sums)
-            blocks.weigh(s, pairs, m, scale, sums)
-            blocks.sum_force(s, m, G_X, DEPTH_I, X_I, X_J, sums, SUM_G, SUM_OJ)
-            blocks.sum_force(s, m, H_X, DEPTH_J, X_J, X_I, sums, SUM_H, SUM_OI)
-            blocks.scatter(s, pairs, cells, n, target, to_i, to_j, stride)
-        sums[SUM_WEIGHT] = sums[SUM_INLIER] * scale
+            n = min(BLOCK, size - done, count[e] - begin)  # a block ends where the window wraps around
+            done, at = done + n, offset[e] + begin
+            blocks.mark(s, n)
+            blocks.locate(x_i, y_i, at, n, s, X_I, cells, CELL_I, extent_i, side)
+            blocks.locate(x_j, y_j, at, n, s, X_J, cells, CELL_J, extent_j, side)
+            blocks.gather(s, cells, CELL_I, n, flat_maps, base_i, stride, X_I, LOG_DEPTH_I)
+            blocks.gather(s, cells, CELL_J, n, flat_maps, base_j, stride, X_J, LOG_DEPTH_J)
+            blocks.exponentiate(s, n)
+            blocks.transform(s, n, rotation, translation, X_I, DEPTH_I, tan_i, Q_X)
+            blocks.transform(s, n, transposed, inverse, X_J, DEPTH_J, tan_j, P_X)
+            blocks.reproject(s, n, translation, Q_X, PRECISION_I, X_J, tan_j, G_X, GRAD_DEPTH_I, z_min)
+            blocks.reproject(s, n, inverse, P_X, PRECISION_J, X_I, tan_i, H_X, GRAD_DEPTH_J, z_min)
+            blocks.overlap(s, n, translation, tan_j, w_3d, measure)
+            blocks.total(s, n, log_tan_i, log_tan_j, w_3d, measure)
+            blocks.judge(s, n, outlier_level[b], lanes)
+            blocks.sum_moments(s, n, G_X, DEPTH_I, X_I, lanes, SUM_G)
+            blocks.sum_moments(s, n, H_X, DEPTH_J, X_J, lanes, SUM_H)
+            blocks.sum_forces(s, n, G_X, X_J, lanes, SUM_G, SUM_OJ, SUM_FRONT_J)
+            blocks.sum_forces(s, n, H_X, X_I, lanes, SUM_H, SUM_OI, SUM_FRONT_I)
+            blocks.scatter(s, cells, CELL_I, n, scale, target, to_i, stride, X_I, GRAD_DEPTH_I)
+            blocks.scatter(s, cells, CELL_J, n, scale, target, to_j, stride, X_J, GRAD_DEPTH_J)
+        blocks.collapse(lanes, sums)
         blocks.finish(
-            b, e, sums, rotation, translation, tan_i, tan_j, max(size, 1), measure, losses, grad_pose, grad_tan
-        )
+            b, e, sums, rotation, translation, tan_i, tan_j, max(size, 1), edge_weight[b, e], measure,
+            losses, grad_pose, grad_tan,
+        )  # fmt: skip
 
 
 @nb.njit(nogil=True, cache=True)
@@ -205,8 +212,9 @@ def evaluate(
     )
     results, outputs = [tensor for tensor, _ in buffers], tuple(array for _, array in buffers)
     weight = np.ascontiguousarray(np.broadcast_to(_float32(edge_weight), (worlds, num_edges)))
+    log_tangent, poses = _float32(log_tan), _float32(j_from_i)
     inputs = (
-        *packed.arrays, start.numpy(), batch, _float32(maps), _float32(log_tan), _float32(j_from_i), weight,
+        *packed.arrays, start.numpy(), batch, _float32(maps), log_tangent, np.exp(log_tangent), poses, weight,
         np.minimum(_float32(outlier_level), f32(1e30)),
         f32(options.w_3d), f32(options.measure == "neutral"), f32(options.z_min),
     )  # fmt: skip

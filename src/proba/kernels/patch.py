@@ -1,7 +1,7 @@
-"""Bilinear reads and writes of interleaved (log depth, log variance) maps, as explicit four-lane vectors.
+"""Bilinear reads and writes of interleaved (log depth, log variance) maps, eight points at a time.
 
-The four cells around a point are two runs of four floats, one in each of two map rows. LLVM does not find these
-vectors by itself in a loop with data-dependent addresses, so the two operations are written in its own language.
+The four cells around a point are two runs of four floats, one in each of two map rows. Eight runs are loaded and
+transposed in registers, so that a channel of a corner is one vector over the points.
 """
 
 from __future__ import annotations
@@ -12,74 +12,77 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-_FAST = ("nnan", "ninf", "nsz", "contract")
+from proba.kernels.simd import FAST, FLOAT, INT32, WIDTH, Lanes, address
+
 _INT8 = ir.IntType(8)
-_QUAD = ir.VectorType(ir.FloatType(), 4)
-_PAIR = ir.VectorType(ir.FloatType(), 2)
+_QUAD = ir.VectorType(FLOAT, 4)
 
 
-def _pointers(context, builder, signature, args):
-    """Addresses of the upper and lower run of an array argument at (base, base + stride)."""
-    array = context.make_array(signature.args[0])(context, builder, args[0])
-    base, stride = (
-        context.cast(builder, v, t, types.intp) for v, t in zip(args[1:3], signature.args[1:3], strict=True)
-    )
-    upper = builder.gep(array.data, [base], inbounds=True)
-    lower = builder.gep(upper, [stride], inbounds=True)
-    return tuple(builder.bitcast(p, _QUAD.as_pointer()) for p in (upper, lower))
+def _shuffle(builder, a, b, lanes):
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), list(lanes)))
 
 
-def _splat(builder, value, vector_type):
-    vector = ir.Constant(vector_type, ir.Undefined)
-    for lane in range(vector_type.count):
-        vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), lane))
-    return vector
+def _transpose(builder, a, b, c, d):
+    """Transpose the 4 x 4 numbers in the lower halves of four vectors, and those in the upper halves."""
+    low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
+    first, second = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
+    ab, cd = ([_shuffle(builder, x, y, half) for half in (low, high)] for x, y in ((a, b), (c, d)))
+    return [_shuffle(builder, x, y, half) for x, y in zip(ab, cd, strict=True) for half in (first, second)]
 
 
-def _mask(*lanes):
-    return ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+def _runs(context, builder, sig, args):
+    """Pointers to the upper and the lower runs of the eight cells cells[at:], of (maps, base, stride, cells, at)."""
+    base, stride, at = (context.cast(builder, args[k], sig.args[k], types.intp) for k in (1, 2, 4))
+    below = builder.add(base, stride)
+    upper, lower = [], []
+    for k in range(WIDTH):
+        cell = builder.load(address(context, builder, sig, args, 3, builder.add(at, at.type(k)), INT32), align=4)
+        cell = builder.sext(cell, base.type)
+        upper.append(address(context, builder, sig, args, 0, builder.add(base, cell), _QUAD))
+        lower.append(address(context, builder, sig, args, 0, builder.add(below, cell), _QUAD))
+    return upper, lower
 
 
 def _lerp(builder, a, b, t):
-    return builder.fadd(a, builder.fmul(t, builder.fsub(b, a, flags=_FAST), flags=_FAST), flags=_FAST)
+    return builder.fadd(a, builder.fmul(t, builder.fsub(b, a, flags=FAST), flags=FAST), flags=FAST)
 
 
-def _sample_patch(typingctx, maps, base, stride, right, below):
-    """Both channels at fractions (right, below) between the cells at maps[base] and maps[base + stride]."""
-    signature = types.UniTuple(types.float32, 2)(maps, base, stride, types.float32, types.float32)
+def _sample_patches(typingctx, maps, base, stride, cells, at, right, below):
+    """(log depth, log variance) at fractions (right, below) between the cells at maps[base + cells[at:]]."""
+    signature = types.UniTuple(Lanes, 2)(maps, base, stride, cells, at, Lanes, Lanes)
 
-    def codegen(context, builder, signature, args):
-        upper, lower = (builder.load(p, align=4) for p in _pointers(context, builder, signature, args))
-        column = _lerp(builder, upper, lower, _splat(builder, args[4], _QUAD))
-        left = builder.shuffle_vector(column, column, _mask(0, 1))
-        right = builder.shuffle_vector(column, column, _mask(2, 3))
-        pair = _lerp(builder, left, right, _splat(builder, args[3], _PAIR))
-        return cgutils.pack_array(
-            builder, [builder.extract_element(pair, ir.Constant(ir.IntType(32), k)) for k in (0, 1)]
-        )
+    def codegen(context, builder, sig, args):
+        right, below = args[5:]
+        corners = []
+        for pointers in _runs(context, builder, sig, args):
+            quads = [builder.load(p, align=4) for p in pointers]
+            wide = [_shuffle(builder, quads[k], quads[k + 4], range(WIDTH)) for k in range(4)]
+            corners.append(_transpose(builder, *wide))
+        columns = [_lerp(builder, a, b, below) for a, b in zip(*corners, strict=True)]
+        values = [_lerp(builder, columns[c], columns[c + 2], right) for c in (0, 1)]
+        return context.make_tuple(builder, sig.return_type, values)
 
     return signature, codegen
 
 
-def _splat_patch(typingctx, maps, base, stride, right, below, pairs, at):
-    """Add the gradient of a sample, pairs[at:at + 2], to its four cells: the adjoint of `sample_patch`."""
-    signature = types.void(maps, base, stride, types.float32, types.float32, pairs, at)
+def _splat_patches(typingctx, maps, base, stride, cells, at, right, below, depth, variance):
+    """Add the gradients of eight samples to their four cells each: the adjoint of `sample_patches`."""
+    signature = types.void(maps, base, stride, cells, at, Lanes, Lanes, Lanes, Lanes)
 
-    def codegen(context, builder, signature, args):
-        source = context.make_array(signature.args[5])(context, builder, args[5])
-        index = context.cast(builder, args[6], signature.args[6], types.intp)
-        pointer = builder.bitcast(builder.gep(source.data, [index], inbounds=True), _PAIR.as_pointer())
-        pair = builder.load(pointer, align=4)
-        right = builder.fmul(pair, _splat(builder, args[3], _PAIR), flags=_FAST)
-        left = builder.fsub(pair, right, flags=_FAST)
-        value = builder.shuffle_vector(left, right, _mask(0, 1, 2, 3))
-        lower_value = builder.fmul(value, _splat(builder, args[4], _QUAD), flags=_FAST)
-        upper_value = builder.fsub(value, lower_value, flags=_FAST)
-        for pointer, addend in zip(
-            _pointers(context, builder, signature, args), (upper_value, lower_value), strict=True
-        ):
-            total = builder.fadd(builder.load(pointer, align=4), addend, flags=_FAST)
-            builder.store(total, pointer, align=4)
+    def codegen(context, builder, sig, args):
+        right, below, *grad = args[5:]
+        rights = [builder.fmul(g, right, flags=FAST) for g in grad]
+        columns = [builder.fsub(g, r, flags=FAST) for g, r in zip(grad, rights, strict=True)] + rights
+        lowers = [builder.fmul(c, below, flags=FAST) for c in columns]
+        uppers = [builder.fsub(c, l, flags=FAST) for c, l in zip(columns, lowers, strict=True)]
+        quads = [_transpose(builder, *corner) for corner in (uppers, lowers)]
+        runs = _runs(context, builder, sig, args)
+        for k in range(WIDTH):
+            half = range(4) if k < 4 else range(4, 8)
+            for pointers, wide in zip(runs, quads, strict=True):
+                addend = _shuffle(builder, wide[k % 4], wide[k % 4], half)
+                total = builder.fadd(builder.load(pointers[k], align=4), addend, flags=FAST)
+                builder.store(total, pointers[k], align=4)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -87,21 +90,17 @@ def _splat_patch(typingctx, maps, base, stride, right, below, pairs, at):
 
 def _prefetch(typingctx, array, at):
     """Ask for the cache line of array[at] to be brought to the second-level cache."""
-    signature = types.void(array, at)
 
-    def codegen(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        index = context.cast(builder, args[1], signature.args[1], types.intp)
-        pointer = builder.bitcast(builder.gep(data, [index], inbounds=True), _INT8.as_pointer())
-        flag = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [_INT8.as_pointer(), flag, flag, flag])
+    def codegen(context, builder, sig, args):
+        kind = ir.FunctionType(ir.VoidType(), [_INT8.as_pointer(), INT32, INT32, INT32])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [pointer, flag(0), flag(2), flag(1)])  # to read, some locality, data
+        pointer = address(context, builder, sig, args, 0, 1, _INT8)
+        builder.call(function, [pointer, INT32(0), INT32(2), INT32(1)])  # to read, some locality, data
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(array, at), codegen
 
 
 prefetch: Any = intrinsic(_prefetch)
-sample_patch: Any = intrinsic(_sample_patch)
-splat_patch: Any = intrinsic(_splat_patch)
+sample_patches: Any = intrinsic(_sample_patches)
+splat_patches: Any = intrinsic(_splat_patches)
