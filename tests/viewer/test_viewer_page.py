@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from browser import CHROMIUM, NASTY, different, drawn, open_page, pixels
 
+from proba.viewer.drawing import frustums
 from proba.viewer.page import write_page
+from proba.viewer.raster import Canvas, Eye
 from proba.viewer.scene import load_scene
 from proba.viewer.server import Viewer
 
@@ -104,18 +106,27 @@ def test_names_are_shown_as_text(page_file):
         assert page.inner_text("h1") == "</script><b>t"
 
 
+def place_on_screen(scene, image: int) -> tuple[float, float]:
+    """Where the first view shows a camera, in pixels of `open_page`'s window."""
+    eye = Eye(scene.framing.eye, scene.framing.focus, scene.framing.up)
+    shape = frustums(scene.rec.world_from_cam, scene.tan, scene.aspect, scene.framing.frustum)[image]
+    xy, _ = Canvas(1000, 640, eye, oversample=1).project(shape[1:].mean(0)[None])
+    return float(xy[0, 0]), float(xy[0, 1])
+
+
 @needs_browser
 def test_viewer_in_the_browser(result):
     viewer = Viewer(port=18_437)
     try:
         assert viewer.url.startswith("http://127.0.0.1:")
-        viewer.show(load_scene(result.folder, gt=result.gt))
+        pieces = load_scene(result.folder, gt=result.gt)
+        viewer.show(pieces)
         with open_page(viewer.url) as page:
             page.wait_for_selector("text=click a camera")
             page.wait_for_timeout(6000)
             end = pixels(page)
             assert drawn(end[150:, :650]) > 3000
-            viewer.select(1)
+            page.mouse.click(*place_on_screen(pieces[0], 1))
             page.wait_for_selector("text=rotation std")
             assert page.get_by_text(NASTY, exact=False).count() >= 1
             viewer.go_to(0)
