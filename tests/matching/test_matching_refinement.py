@@ -13,7 +13,7 @@ from proba.matching.densify import Densifier, DensifyOptions, local_affine
 from proba.matching.pairs import pairs_by_name, read_pairs_file
 from proba.matching.sift import Sift
 from proba.matching.subpixel import refine_places
-from proba.matching.triplets import contradicted_pairs, triplet_cycles
+from proba.matching.triplets import false_pairs, triplet_cycles
 
 SIZE = (320, 256)
 HOMOGRAPHY = np.array([[1.1, 0.08, -6.0], [-0.06, 1.08, 9.0], [1e-4, -5e-5, 1.0]])
@@ -102,12 +102,12 @@ def views_of_a_cloud(n_images: int, seed: int = 0) -> Matches:
 
 def test_triplets_find_the_pairs_of_repeated_structure():
     matches = views_of_a_cloud(6)
-    assert not contradicted_pairs(matches)
+    assert not false_pairs(matches)
     assert all(cycles.agreeing == cycles.total == 150 for cycles in triplet_cycles(matches))
     for pair in ((0, 5), (1, 4)):  # as if the next window were taken for the right one
         right = matches.pairs[pair]
         matches.pairs[pair] = PairMatches(right.points_i, right.points_j + np.float32([60, 0]), right.scores)
-    assert set(contradicted_pairs(matches)) == {(0, 5), (1, 4)}
+    assert false_pairs(matches) == {(0, 5), (1, 4)}
 
 
 def test_triplets_do_not_judge_without_detours():
@@ -116,7 +116,18 @@ def test_triplets_do_not_judge_without_detours():
         matches.pairs[pair] = PairMatches(*(column[50 * k : 50 * k + 50] for column in matches.pairs[pair]))
     right = matches.pairs[0, 2]
     matches.pairs[0, 2] = PairMatches(right.points_i, right.points_j + 60, right.scores)
-    assert not contradicted_pairs(matches)
+    assert not false_pairs(matches)
+
+
+def test_a_weak_pair_that_well_joined_neighbours_do_not_confirm():
+    matches = views_of_a_cloud(6)
+    random = np.random.default_rng(1)
+    elsewhere = random.uniform(0, 480, (2, 60, 2)).astype(np.float32)
+    matches.pairs[0, 5] = PairMatches(elsewhere[0], elsewhere[1], np.ones(60, np.float32))
+    assert false_pairs(matches) == {(0, 5)}
+    many = random.uniform(0, 480, (2, 200, 2)).astype(np.float32)  # too many matches to be dropped for silence
+    matches.pairs[0, 5] = PairMatches(many[0], many[1], np.ones(200, np.float32))
+    assert (0, 5) not in false_pairs(matches)
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,7 @@ def describe(summary: MatchSummary) -> str:
     )
     if summary.contradicted:
         names = ", ".join(f"{one} {other}" for one, other in summary.contradicted[:3])
-        text += f"\n{len(summary.contradicted)} pairs dropped because third images contradict them, e.g. {names}"
+        text += f"\n{len(summary.contradicted)} pairs dropped because third images speak against them, e.g. {names}"
     if summary.alone:
         names = ", ".join(summary.alone[:5]) + (" ..." if len(summary.alone) > 5 else "")
         text += f"\nwarning: {len(summary.alone)} images match no other: {names}"

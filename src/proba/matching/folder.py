@@ -32,7 +32,7 @@ from proba.matching.pairs import (
     vocabulary,
 )
 from proba.matching.store import MatchStore, Record, join_matches, settings_key
-from proba.matching.triplets import contradicted_pairs
+from proba.matching.triplets import false_pairs
 from proba.matching.verify import PREVIEW, VerifyOptions, verify
 
 Item = TypeVar("Item")
@@ -58,7 +58,7 @@ class MatchOptions:
     densify: bool = False
     """Add matches between the anchors of a 64 x 64 grid, interpolated and then refined on the pixels."""
     triplets: bool = True
-    """Drop pairs that contradict the detour over third images."""
+    """Drop pairs that third images contradict, or should confirm and do not."""
     verify: VerifyOptions | None = None
     """When a pair is kept; None: the matcher's own bounds."""
     pairs: PairOptions = field(default_factory=PairOptions)
@@ -81,7 +81,7 @@ class MatchSummary:
     alone: list[str]
     """Photos that match no other."""
     contradicted: list[tuple[str, str]] = field(default_factory=list)
-    """Pairs that were dropped because third images contradict them."""
+    """Pairs that were dropped because third images contradict or do not confirm them."""
 
 
 class Observer(Protocol):
@@ -240,11 +240,11 @@ class _Run:
             self.observer.advance()
 
     def drop_contradicted(self) -> None:
-        """Take out the pairs that disagree with what third images say."""
+        """Take out the pairs that third images speak against."""
         matches = Matches([photo.info for photo in self.photos])
         for i, j in self._kept():
             matches.add(i, j, *self._joined((i, j)))
-        self.contradicted = set(contradicted_pairs(matches))
+        self.contradicted = false_pairs(matches)
         for i, j in self.contradicted:
             self.counts[i, j] = 0
 
