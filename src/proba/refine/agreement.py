@@ -74,6 +74,12 @@ class PairAgreement:
             if share[worst] <= MAX_BROKEN:
                 break
             active[worst] = False
+        # One neighbour gives a direction but no distance: what hangs on one, beside a broken pair, is not verified.
+        while active.sum() > 2:
+            hanging = active & (bad.any(axis=1)) & (((good > 0) & active).sum(axis=1) < 2)
+            if not hanging.any():
+                break
+            active &= ~hanging
         linked = (good > 0) & active[:, None] & active[None]
         label = connected_components(csr_matrix(linked), directed=False)[1]
         return label == np.bincount(label).argmax()
