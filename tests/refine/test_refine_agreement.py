@@ -1,0 +1,45 @@
+"""Which images a world places without contradictions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from proba.refine.agreement import PairAgreement
+
+RNG = np.random.default_rng(0)
+
+
+def agreement(good: list[tuple[int, int]], broken: list[tuple[int, int]]) -> PairAgreement:
+    """Pairs whose matches a plain shift explains, of which the world explains all (good) or nothing (broken)."""
+    x = RNG.uniform(0, 1000, (60, 2))
+    pairs = PairAgreement({pair: (x, x + [30.0, 0.0]) for pair in [*good, *broken]})
+    pairs.support = lambda _: np.array([1.0] * len(good) + [0.0] * len(broken))  # type: ignore[method-assign]
+    return pairs
+
+
+def core(pairs: PairAgreement, n: int) -> list[int]:
+    return np.flatnonzero(pairs.core(SimpleNamespace(n_images=n))).tolist()  # type: ignore[arg-type]
+
+
+CLIQUE = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+
+
+def test_without_broken_pairs_all_are_in_the_core() -> None:
+    assert core(agreement([*CLIQUE, (3, 4)], []), 5) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]  # one neighbour is enough where nothing is broken
+
+
+def test_an_image_in_broken_pairs_is_taken_out() -> None:
+    assert core(agreement(CLIQUE, [(0, 4), (1, 4)]), 5) == [0, 1, 2, 3]
+
+
+def test_a_cluster_does_not_stay_by_one_good_pair() -> None:
+    """4, 5 and 6 are wrong against the rest; 4 agrees with 3 in direction only."""
+    assert core(agreement([*CLIQUE, (3, 4)], [(4, 5), (4, 6), (5, 6), (3, 5), (3, 6)]), 7) == [0, 1, 2, 3]
