@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 def agreement(good: list[tuple[int, int]], broken: list[tuple[int, int]]) -> PairAgreement:
     """Pairs whose matches a plain shift explains, of which the world explains all (good) or nothing (broken)."""
     x = RNG.uniform(0, 1000, (60, 2))
-    pairs = PairAgreement({pair: (x, x + [30.0, 0.0]) for pair in [*good, *broken]})
+    pairs = PairAgreement({pair: (x, x + np.array([30.0, 0.0])) for pair in [*good, *broken]})
     pairs.support = lambda _: np.array([1.0] * len(good) + [0.0] * len(broken))  # type: ignore[method-assign]
     return pairs
 
@@ -26,14 +26,14 @@ def core(pairs: PairAgreement, n: int) -> list[int]:
 CLIQUE = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 
 
-def test_without_broken_pairs_all_are_in_the_core() -> None:
+def test_one_neighbour_is_enough_where_nothing_is_broken() -> None:
     assert core(agreement([*CLIQUE, (3, 4)], []), 5) == [
         0,
         1,
         2,
         3,
         4,
-    ]  # one neighbour is enough where nothing is broken
+    ]
 
 
 def test_an_image_in_broken_pairs_is_taken_out() -> None:
