@@ -185,9 +185,10 @@ def perfect_matches(matches: Matches, truth: GroundTruth) -> Matches:
     known = match_names([info.name for info in matches.images], truth.names)  # index in the truth of each image
     pairs = {}
     for (i, j), pair in matches.pairs.items():
-        if known[i] is None or known[j] is None:
+        one, other = known[i], known[j]
+        if one is None or other is None:
             continue
-        error_px, in_front = epipolar_errors_px(pair, truth, known[i], known[j])  # [M]
+        error_px, in_front = epipolar_errors_px(pair, truth, one, other)  # [M]
         good = (error_px < PERFECT_PX) & in_front
         if good.any():
             pairs[i, j] = PairMatches(*(column[good] for column in pair))
