@@ -10,6 +10,7 @@ from typing import Literal
 from proba.io.colours import colour_points
 from proba.io.matches_h5 import load_matches
 from proba.io.video import FRAMES, photos_of
+from proba.kernels import Device, evaluator
 from proba.matches import Matches
 from proba.matching import MatchOptions, PairOptions, match_folder
 from proba.matching.folder import Observer as MatchObserver
@@ -149,11 +150,16 @@ def solve(
 
 
 def solve_options(
-    hypotheses: Hypotheses = "portfolio", share: Share = "camera", focal: Focal = "free", seed: int = 0
+    hypotheses: Hypotheses = "portfolio",
+    share: Share = "camera",
+    focal: Focal = "free",
+    seed: int = 0,
+    device: Device = "cpu",
 ) -> SolveOptions:
-    """The settings of all stages from the few that most people need."""
+    """The settings of all stages from the few that most people need. Refuses a device that is not there."""
+    evaluator(device)
     return SolveOptions(
-        solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed),
+        solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed, device=device),
         refine=RefineOptions(focal=focal, share=share, seed=seed),
     )
 

@@ -13,6 +13,7 @@ from proba.cli.live import linger, live_viewer
 from proba.cli.match import MatchRequest, PairChoice, describe, match_with_progress
 from proba.cli.solve import solve_options, solve_to_folder
 from proba.io.video import FRAMES, photos_of
+from proba.kernels import Device
 from proba.report import prepare_output
 from proba.threads import set_threads
 
@@ -33,6 +34,7 @@ def main(
     focal: Focal = "free",
     seed: int = 0,
     threads: int | None = None,
+    device: Device = "cpu",
     resume: bool = False,
     quiet: bool = False,
     live: bool = False,
@@ -60,11 +62,13 @@ def main(
         focal: Focal lengths from EXIF are ignored (free), used as a start (init), or held (fixed).
         seed: Same seed and threads: same result, bit for bit.
         threads: Processor threads; all by default.
+        device: cpu, or cuda: an NVIDIA GPU, with numba-cuda (`pip install 'proba[cuda]'`).
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.
         stay: With --live: show the result at the end, until Ctrl-C.
     """
+    options = solve_options(hypotheses, share, focal, seed, device)
     count = set_threads(threads)
     file = out / "matches.h5"
     prepare_output(out)
@@ -83,7 +87,7 @@ def main(
             file,
             out,
             images=images,
-            options=solve_options(hypotheses, share, focal, seed),
+            options=options,
             threads=count,
             resume=resume,
             quiet=quiet,

@@ -11,6 +11,7 @@ from proba import api
 from proba.api import Focal, Hypotheses, Share, solve_options
 from proba.cli.live import linger, live_viewer, watch
 from proba.cli.progress import ProgressBar
+from proba.kernels import Device
 from proba.pipeline import SolveOptions, Together
 from proba.report import folder_summary
 
@@ -28,6 +29,7 @@ def main(
     focal: Focal = "free",
     seed: int = 0,
     threads: int | None = None,
+    device: Device = "cpu",
     resume: bool = False,
     quiet: bool = False,
     live: bool = False,
@@ -49,12 +51,13 @@ def main(
         focal: Focal lengths known beforehand are ignored (free), used as a start (init), or held (fixed).
         seed: Same seed and threads: same result, bit for bit.
         threads: Processor threads; all by default.
+        device: cpu, or cuda: an NVIDIA GPU, with numba-cuda (`pip install 'proba[cuda]'`).
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.
         stay: With --live: show the result at the end, until Ctrl-C.
     """
-    options = solve_options(hypotheses, share, focal, seed)
+    options = solve_options(hypotheses, share, focal, seed, device)
     with live_viewer(live) as viewer:
         solve_to_folder(
             matches, out, images=images, options=options, threads=threads, resume=resume, quiet=quiet, viewer=viewer

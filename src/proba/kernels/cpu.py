@@ -152,7 +152,7 @@ def _split(count, batch, worlds, chunks):
 
 
 @nb.njit(nogil=True, cache=True)
-def _collect(edges, grad_tan, grad_log_tan):
+def collect(edges, grad_tan, grad_log_tan):
     """Sum the edges' log_tan gradients [B, E, 4] into the images' [B, N, 2]."""
     grad_log_tan[:] = 0
     for b in range(len(grad_tan)):
@@ -211,16 +211,16 @@ def evaluate(
         space.buffer("grad_log_tan", worlds, images, 2),
     )
     results, outputs = [tensor for tensor, _ in buffers], tuple(array for _, array in buffers)
-    weight = np.ascontiguousarray(np.broadcast_to(_float32(edge_weight), (worlds, num_edges)))
-    log_tangent, poses = _float32(log_tan), _float32(j_from_i)
+    weight = np.ascontiguousarray(np.broadcast_to(float32_array(edge_weight), (worlds, num_edges)))
+    log_tangent, poses = float32_array(log_tan), float32_array(j_from_i)
     inputs = (
-        *packed.arrays, start.numpy(), batch, _float32(maps), log_tangent, np.exp(log_tangent), poses, weight,
-        np.minimum(_float32(outlier_level), f32(1e30)),
+        *packed.arrays, start.numpy(), batch, float32_array(maps), log_tangent, np.exp(log_tangent), poses, weight,
+        np.minimum(float32_array(outlier_level), f32(1e30)),
         f32(options.w_3d), f32(options.measure == "neutral"), f32(options.z_min),
     )  # fmt: skip
     edges, _, count = packed.arrays[:3]
     _run_chunks(_split(count, batch, worlds, threads or torch.get_num_threads()), inputs, outputs[:4], space)
-    _collect(edges, outputs[2], outputs[4])
+    collect(edges, outputs[2], outputs[4])
     edge_loss, inlier_share, inlier_loss = results[0]  # [B, E] each
     return EdgeEvaluation(
         edge_loss=edge_loss,
@@ -261,7 +261,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="proba-kernel")
 
 
-def _float32(tensor: Tensor) -> np.ndarray:
+def float32_array(tensor: Tensor) -> np.ndarray:
     """C-contiguous float32 view, or copy where there is no such view."""
     if tensor.dtype == torch.float32 and tensor.is_contiguous() and not tensor.requires_grad:
         return tensor.numpy()

@@ -6,10 +6,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-import numba
 import numpy as np
 import torch
 
@@ -80,11 +78,7 @@ class Solver:
         """Factor on all step sizes, halved when every world diverges."""
         self.score = EpipolarScore(problem.matches)
         self.glance = EpipolarScore(problem.matches, GLANCE_SAMPLES)
-        self.evaluate = (
-            partial(kernels.evaluate, workspace=kernels.Workspace(), threads=numba.get_num_threads())
-            if options.backend == "fused"
-            else objective.evaluate
-        )
+        self.evaluate = kernels.evaluator(options.device) if options.backend == "fused" else objective.evaluate
         separate = problem.n_cameras > max(1, problem.n_images // 2)
         sizes = options.step_sizes
         self.focal_steps = sizes.focal_separate if separate else sizes.focal

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from proba.kernels import Device
 from proba.objective import ObjectiveOptions
 
 Steps = tuple[tuple[float, float], ...]
@@ -94,6 +95,8 @@ class SolverOptions:
     """The likelihood."""
     backend: Literal["fused", "reference"] = "fused"
     """fused: closed-form kernel. reference: torch autograd, slow; needed for anisotropic Gaussians."""
+    device: Device = "cpu"
+    """Where the fused kernel runs."""
     seed: int = 0
     """Seed of everything random."""
     checkpoint_seconds: float = 10.0
