@@ -27,8 +27,9 @@ class PairOptions:
     exhaustive_below: int = 40
     """Sets with fewer photos are matched exhaustively."""
     candidates: int = 16
-    """shortlist: each photo is matched with the so many that look most alike. On dtu_scan24 (49 photos) that tries 39 %
-    of the pairs and finds all edges of the view graph, 97 % of the pairs with 100 matches, 87 % of all verified."""
+    """shortlist: each photo is matched with the so many that look most alike. On dtu_scan24 (49 photos) that tries 38 %
+    of the pairs and finds 98 % of the edges of the view graph that all pairs would give, 96 % of the pairs with 100
+    matches and 80 % of all verified pairs; AUC@5 is 97.0."""
     proposals: int = 80
     """shortlist: so many for each photo, found by signature, get a quick look that ranks them."""
     look: int = 500
