@@ -111,7 +111,7 @@ class XFeat:
         """Each pair of cells gives two matches: either cell stays where it is and the place in the other is refined.
 
         The authors refine in the first image only. Then a point repeats from pair to pair only where its image is the
-        second, and tracks hardly grow: on dino_sparse, XFeat alone, seeds 0 to 2, RRA@5 12, 25, 25; both ways 18, 100, 100.
+        second, and tracks hardly grow: dino_sparse, XFeat alone, seeds 0 to 2, RRA@5 12, 25, 25; now 18, 100, 100.
         """
         left, right = (x["descriptors"].astype(np.float32) for x in (one, other))
         near = mutual_nearest(_unit(left), _unit(right))
