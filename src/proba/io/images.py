@@ -224,14 +224,14 @@ def _check(path: Path) -> tuple[int, int]:
 def _decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     """RGB [h, w, 3] uint8, and alpha [h, w] uint8 where there is one, as shown (EXIF orientation applied)."""
     try:
-        with Image.open(path) as file:
-            image = ImageOps.exif_transpose(file)
+        with Image.open(path) as image:
+            ImageOps.exif_transpose(image, in_place=True)  # no copy of what may be 50 megapixels
             if image.mode in ("I", "F") or image.mode.startswith("I;16"):
                 return np.asarray(Image.fromarray(_to_8_bit(np.asarray(image))).convert("RGB")), None
             if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
                 rgba = np.asarray(image.convert("RGBA"))
                 return np.ascontiguousarray(rgba[..., :3]), None if (rgba[..., 3] == 255).all() else rgba[..., 3]
-            return np.asarray(image.convert("RGB")), None
+            return np.asarray(image if image.mode == "RGB" else image.convert("RGB")), None
     except UnidentifiedImageError:
         return _decode_deep_colour(path), None
 
