@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from exact_reconstruction import exact_reconstruction
+from failing import fails_in_one_line
 from PIL import ExifTags, Image
 from scipy.spatial.transform import Rotation
 
@@ -17,16 +18,6 @@ from proba.io.reconstruction_folder import load_reconstruction, save_reconstruct
 from proba.viewer.evolution import Evolution, load_evolutions, save_evolutions
 
 TURN = Sim3(0.37, Rotation.from_euler("xyz", [40, -70, 15], degrees=True).as_matrix(), np.array([3.0, -1.0, 2.0]))
-
-
-def fails(capsys, *argv: str) -> str:
-    """Run a command that must exit with code 2 and one line of text."""
-    with pytest.raises(SystemExit) as exit_info:
-        main(["align", *argv])
-    assert exit_info.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text and len(text.splitlines()) == 1
-    return text
 
 
 @pytest.fixture(scope="module")
@@ -213,17 +204,17 @@ def test_enu_of_known_places():
 def test_bad_input_gets_one_line_and_code_2(result, tmp_path, capsys):
     name = exact_reconstruction(n_images=2)[1].image_names[0]
     (tmp_path / "empty").mkdir()
-    assert "sparse/0" in fails(capsys, str(tmp_path / "empty"))
-    assert "no image 'x.jpg'" in fails(capsys, str(result), "--baseline", name, "x.jpg", "1")
-    assert "positive" in fails(capsys, str(result), "--distance", "1", "2", "-3")
-    assert "no point 0" in fails(capsys, str(result), "--distance", "0", "2", "3")
-    assert "is no place" in fails(capsys, str(result), "--distance", f"{name}:1;2", "2", "3")
-    assert "are one" in fails(capsys, str(result), "--distance", "2", "2", "3")
-    assert "--images" in fails(capsys, str(result), "--gps")
-    assert "one of" in fails(capsys, str(result), "--gps", "--distance", "1", "2", "3")
+    assert "sparse/0" in fails_in_one_line(capsys, "align", str(tmp_path / "empty"))
+    assert "no image 'x.jpg'" in fails_in_one_line(capsys, "align", str(result), "--baseline", name, "x.jpg", "1")
+    assert "positive" in fails_in_one_line(capsys, "align", str(result), "--distance", "1", "2", "-3")
+    assert "no point 0" in fails_in_one_line(capsys, "align", str(result), "--distance", "0", "2", "3")
+    assert "is no place" in fails_in_one_line(capsys, "align", str(result), "--distance", f"{name}:1;2", "2", "3")
+    assert "are one" in fails_in_one_line(capsys, "align", str(result), "--distance", "2", "2", "3")
+    assert "--images" in fails_in_one_line(capsys, "align", str(result), "--gps")
+    assert "one of" in fails_in_one_line(capsys, "align", str(result), "--gps", "--distance", "1", "2", "3")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "holiday.jpg").write_text("precious")
-    assert "not a ProBA result" in fails(capsys, str(result), "--out", str(tmp_path / "other"))
+    assert "not a ProBA result" in fails_in_one_line(capsys, "align", str(result), "--out", str(tmp_path / "other"))
 
 
 def test_photos_without_gps_and_places_on_a_line(result, tmp_path, capsys):
@@ -231,10 +222,12 @@ def test_photos_without_gps_and_places_on_a_line(result, tmp_path, capsys):
     for name in names:
         (tmp_path / "bare" / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (640, 480)).save(tmp_path / "bare" / name)
-    assert "0 photos have a GPS place" in fails(capsys, str(result), "--gps", "--images", str(tmp_path / "bare"))
+    assert "0 photos have a GPS place" in fails_in_one_line(
+        capsys, "align", str(result), "--gps", "--images", str(tmp_path / "bare")
+    )
     line = [(48 + k * 1e-4, 11.0, 500.0) for k in range(len(names))]
     photos_with_gps(tmp_path / "line", names, line)
-    assert "on one line" in fails(capsys, str(result), "--gps", "--images", str(tmp_path / "line"))
+    assert "on one line" in fails_in_one_line(capsys, "align", str(result), "--gps", "--images", str(tmp_path / "line"))
 
 
 def test_pieces_are_measured_apart(exact, tmp_path, capsys):
@@ -246,7 +239,9 @@ def test_pieces_are_measured_apart(exact, tmp_path, capsys):
     np.testing.assert_allclose(first.centres, exact.centres, atol=1e-9)
     assert np.linalg.norm(second.centres[0] - second.centres[1]) == pytest.approx(7)
     assert "unchanged | p.png and q.png are 7 apart" in capsys.readouterr().out
-    assert "not connected" in fails(capsys, str(tmp_path / "two"), "--baseline", exact.image_names[0], "q.png", "7")
+    assert "not connected" in fails_in_one_line(
+        capsys, "align", str(tmp_path / "two"), "--baseline", exact.image_names[0], "q.png", "7"
+    )
 
 
 def test_the_history_moves_with_the_result(exact, result):

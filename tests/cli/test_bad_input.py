@@ -11,20 +11,11 @@ import pytest
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "matching"))
+from failing import fails_after_warnings
 from textures import save, two_plane_views
 
 from proba.cli import main
 from proba.io.matches_h5 import load_matches
-
-
-def fails(capsys, *argv: str) -> str:
-    """The one line that a command says before it ends with code 2."""
-    with pytest.raises(SystemExit) as exit_info:
-        main(list(argv))
-    assert exit_info.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("proba: ") and "Traceback" not in text
-    return text.splitlines()[-1]
 
 
 @pytest.fixture
@@ -90,12 +81,14 @@ def test_damaged_and_tiny_photos_are_named_and_the_rest_is_matched(photos, tmp_p
 def test_nothing_but_tiny_photos(tmp_path, capsys):
     for k in range(3):
         save(tmp_path / "photos" / f"{k}.png", np.full((1, 1, 3), k, np.uint8))
-    assert "at least two are needed" in fails(capsys, "run", str(tmp_path / "photos"), "--out", str(tmp_path / "out"))
+    assert "at least two are needed" in fails_after_warnings(
+        capsys, "run", str(tmp_path / "photos"), "--out", str(tmp_path / "out")
+    )
 
 
 def test_a_folder_that_may_not_be_read(photos, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
-    text = fails(capsys, "match", str(photos), "--out", str(tmp_path / "m.h5"))
+    text = fails_after_warnings(capsys, "match", str(photos), "--out", str(tmp_path / "m.h5"))
     assert "may not be read. Change its permissions" in text
 
 
@@ -105,8 +98,8 @@ def test_a_matches_file_cut_in_half(photos, tmp_path, capsys):
     content = out.read_bytes()
     out.write_bytes(content[: len(content) // 2])
     capsys.readouterr()
-    assert "match" in fails(capsys, "solve", str(out), "--out", str(tmp_path / "result"), "--quiet")
-    assert "Delete it" in fails(capsys, "match", str(photos), "--out", str(out), "--resume", "--quiet")
+    assert "match" in fails_after_warnings(capsys, "solve", str(out), "--out", str(tmp_path / "result"), "--quiet")
+    assert "Delete it" in fails_after_warnings(capsys, "match", str(photos), "--out", str(out), "--resume", "--quiet")
 
 
 def test_a_disk_that_fills_up_while_matching_loses_nothing(photos, tmp_path):
@@ -132,7 +125,7 @@ def test_a_disk_that_fills_up_while_the_result_is_written(photos, tmp_path, caps
     argv = ["match", str(photos), "--out", str(out), "--matcher", "sift", "--quiet"]
     with monkeypatch.context() as patch:
         patch.setattr(h5py.File, "create_group", full)
-        text = fails(capsys, *argv)
+        text = fails_after_warnings(capsys, *argv)
     assert "No space left on device" in text and "--resume" in text
     assert not out.exists() and sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
     main([*argv, "--resume"])
@@ -148,7 +141,7 @@ def test_a_disk_that_fills_up_during_a_run(photos, tmp_path):
 
 def test_filters_and_lists_that_do_not_exist(photos, tmp_path, capsys):
     argv = ["match", str(photos), "--out", str(tmp_path / "m.h5")]
-    assert "package.module:function" in fails(capsys, *argv, "--pair-filter", "no_such_module:f")
-    assert "is no function but a" in fails(capsys, *argv, "--pair-filter", "math:pi")
-    assert "no pairs file" in fails(capsys, *argv, "--pairs-file", str(tmp_path / "none.txt"))
+    assert "package.module:function" in fails_after_warnings(capsys, *argv, "--pair-filter", "no_such_module:f")
+    assert "is no function but a" in fails_after_warnings(capsys, *argv, "--pair-filter", "math:pi")
+    assert "no pairs file" in fails_after_warnings(capsys, *argv, "--pairs-file", str(tmp_path / "none.txt"))
     assert not (tmp_path / "m.h5").exists()

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pycolmap
 import pytest
+from failing import fails
 
 from proba.cli import main
 from proba.io.matches_h5 import save_matches
@@ -30,16 +31,6 @@ METRICS = {f"{name}@{k}" for name in ("rra", "rta", "auc") for k in (1, 5, 10)} 
     "registered",
     "focal_error_pct",
 }
-
-
-def fails(capsys, *argv: str) -> str:
-    """Run a command that must exit with code 2 and one line of text."""
-    with pytest.raises(SystemExit) as exit_info:
-        main(list(argv))
-    assert exit_info.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text and "Traceback" not in text
-    return text
 
 
 @pytest.fixture(scope="module")

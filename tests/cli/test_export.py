@@ -6,6 +6,7 @@ import numpy as np
 import pycolmap
 import pytest
 from exact_reconstruction import exact_reconstruction
+from failing import fails_in_one_line
 from PIL import Image
 
 from proba.cli import main
@@ -22,16 +23,6 @@ FILES = {
     "tum": "trajectory.txt piece1/trajectory.txt",
     "glb": "scene.glb piece1/scene.glb",
 }
-
-
-def fails(capsys, *argv: str) -> str:
-    """Run a command that must exit with code 2 and one line of text."""
-    with pytest.raises(SystemExit) as exit_info:
-        main(["export", *argv])
-    assert exit_info.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text and len(text.splitlines()) == 1
-    return text
 
 
 @pytest.fixture(scope="module")
@@ -87,26 +78,30 @@ def test_density_makes_a_dense_cloud_in_the_colours_of_the_photos(result, tmp_pa
 def test_photos_are_looked_for_where_the_user_says(result, tmp_path, capsys):
     named = json.loads((result / "report.json").read_text())["image_folder"]
     main(["export", str(result), "--to", "nerfstudio", "--images", named, "--out", str(tmp_path / "a")])
-    assert "does not hold" in fails(capsys, str(result), "--to", "nerfstudio", "--images", str(tmp_path))
+    assert "does not hold" in fails_in_one_line(
+        capsys, "export", str(result), "--to", "nerfstudio", "--images", str(tmp_path)
+    )
 
 
 def test_photos_that_nobody_knows_of_are_asked_for(tmp_path, capsys):
     save_reconstruction([exact_reconstruction(n_images=2)[1]], tmp_path)
-    assert "--images" in fails(capsys, str(tmp_path), "--to", "nerfstudio")
-    assert "--images" in fails(capsys, str(tmp_path), "--to", "ply", "--density", "8")
+    assert "--images" in fails_in_one_line(capsys, "export", str(tmp_path), "--to", "nerfstudio")
+    assert "--images" in fails_in_one_line(capsys, "export", str(tmp_path), "--to", "ply", "--density", "8")
     (tmp_path / "report.json").write_text(json.dumps({"image_folder": str(tmp_path / "gone")}))
-    text = fails(capsys, str(tmp_path), "--to", "nerfstudio")
+    text = fails_in_one_line(capsys, "export", str(tmp_path), "--to", "nerfstudio")
     assert "gone" in text and "--images" in text
 
 
 def test_bad_input_gets_one_line_and_code_2(result, tmp_path, capsys, monkeypatch):
-    assert "sparse/0" in fails(capsys, str(tmp_path), "--to", "ply")
-    assert "sparse/0" in fails(capsys, str(tmp_path / "nowhere"), "--to", "ply")
-    assert "1 or more" in fails(capsys, str(result), "--to", "ply", "--density", "0")
+    assert "sparse/0" in fails_in_one_line(capsys, "export", str(tmp_path), "--to", "ply")
+    assert "sparse/0" in fails_in_one_line(capsys, "export", str(tmp_path / "nowhere"), "--to", "ply")
+    assert "1 or more" in fails_in_one_line(capsys, "export", str(result), "--to", "ply", "--density", "0")
     (tmp_path / "file").write_text("")
-    assert "is a file" in fails(capsys, str(result), "--to", "ply", "--out", str(tmp_path / "file"))
+    assert "is a file" in fails_in_one_line(
+        capsys, "export", str(result), "--to", "ply", "--out", str(tmp_path / "file")
+    )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "proba[exr]" in fails(capsys, str(result), "--to", "depth", "--depth-format", "exr")
+    assert "proba[exr]" in fails_in_one_line(capsys, "export", str(result), "--to", "depth", "--depth-format", "exr")
 
 
 def test_unknown_formats_are_refused(result, capsys):

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from failing import fails_in_one_line
 from PIL import Image
 from small_result import write_small_result
 
@@ -15,15 +16,6 @@ SMALL = ["--width", "96", "--height", "64", "--fps", "4", "--seconds", "1", "--e
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_small_result(tmp_path_factory.mktemp("render") / "out")
-
-
-def fails(capsys, *argv: str) -> str:
-    with pytest.raises(SystemExit) as exit_info:
-        main(list(argv))
-    assert exit_info.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("proba: ") and len(text.splitlines()) == 1
-    return text
 
 
 def test_pictures_show_the_cameras_fanning_out(folder, tmp_path):
@@ -44,10 +36,10 @@ def test_film_is_written_whole(folder, tmp_path, name, capsys):
 
 def test_bad_input_is_refused(folder, tmp_path, capsys):
     out = str(tmp_path / "a.gif")
-    assert ".mp4" in fails(capsys, "render", str(folder), "--out", str(tmp_path / "a.txt"))
-    assert "fov50" in fails(capsys, "render", str(folder), "--out", out, "--world", "mirror")
-    assert "no piece 3" in fails(capsys, "render", str(folder), "--out", out, "--piece", "3")
-    assert "even" in fails(capsys, "render", str(folder), "--out", out, "--width", "97")
+    assert ".mp4" in fails_in_one_line(capsys, "render", str(folder), "--out", str(tmp_path / "a.txt"))
+    assert "fov50" in fails_in_one_line(capsys, "render", str(folder), "--out", out, "--world", "mirror")
+    assert "no piece 3" in fails_in_one_line(capsys, "render", str(folder), "--out", out, "--piece", "3")
+    assert "even" in fails_in_one_line(capsys, "render", str(folder), "--out", out, "--width", "97")
     old = write_small_result(tmp_path / "old", history=False)
-    assert "evolution.npz" in fails(capsys, "render", str(old), "--out", out)
+    assert "evolution.npz" in fails_in_one_line(capsys, "render", str(old), "--out", out)
     assert not (tmp_path / "a.gif").exists()

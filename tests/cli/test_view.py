@@ -8,6 +8,7 @@ import sys
 import urllib.request
 
 import pytest
+from failing import fails_in_one_line
 from small_result import write_small_result
 
 from proba.cli import main
@@ -16,15 +17,6 @@ from proba.cli import main
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_small_result(tmp_path_factory.mktemp("view") / "out")
-
-
-def fails(capsys, *argv: str) -> str:
-    with pytest.raises(SystemExit) as exit_info:
-        main(list(argv))
-    assert exit_info.value.code == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("proba: ") and len(text.splitlines()) == 1
-    return text
 
 
 def test_save_writes_one_file(folder, tmp_path, capsys):
@@ -68,7 +60,7 @@ def test_viewing_does_not_load_torch(folder, tmp_path):
 
 
 def test_bad_input_is_refused(folder, tmp_path, capsys):
-    assert "no reconstruction" in fails(capsys, "view", str(tmp_path))
-    assert "no folder" in fails(capsys, "view", str(folder), "--images", str(tmp_path / "nothing"))
-    assert "no ground truth" in fails(capsys, "view", str(folder), "--gt", str(tmp_path / "nothing.json"))
-    assert "65535" in fails(capsys, "view", str(folder), "--port", "70000")
+    assert "no reconstruction" in fails_in_one_line(capsys, "view", str(tmp_path))
+    assert "no folder" in fails_in_one_line(capsys, "view", str(folder), "--images", str(tmp_path / "nothing"))
+    assert "no ground truth" in fails_in_one_line(capsys, "view", str(folder), "--gt", str(tmp_path / "nothing.json"))
+    assert "65535" in fails_in_one_line(capsys, "view", str(folder), "--port", "70000")

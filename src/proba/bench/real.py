@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from proba.api import solve_options
 from proba.errors import InputError, ProbaError
 from proba.evaluation import evaluate
 from proba.evaluation.poses import match_names
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.matches import Matches, PairMatches
-from proba.pipeline import SolveOptions, peak_rss_mb, solve_matches
-from proba.refine import RefineOptions
-from proba.solver import SolverOptions
+from proba.pipeline import peak_rss_mb, solve_matches
 from proba.threads import set_threads
 
 PERFECT_PX = 2.0
@@ -130,9 +129,8 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, matcher: str, perfect: b
     matches = load_matches(file)
     if perfect:
         matches = perfect_matches(matches, truth)
-    options = SolveOptions(solver=SolverOptions(hypotheses=hypotheses, seed=seed), refine=RefineOptions(seed=seed))
     try:
-        result = solve_matches(matches, options)
+        result = solve_matches(matches, solve_options(hypotheses, seed=seed))
     except ProbaError as error:
         return {"error": str(error), "images": len(truth.names), "registered": 0}
     best = result.pieces[0]
