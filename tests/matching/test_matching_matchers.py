@@ -3,6 +3,7 @@
 import sys
 import types
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -10,10 +11,9 @@ from textures import noise, transfer, warped
 
 from proba.errors import InputError
 from proba.io.images import Pixels
-from proba.matching import MatcherEntry, make_matcher, matchers, register
+from proba.matching import MatcherEntry, make_matcher, matchers, nearest, register
 from proba.matching.dense import DenseOptions, sample_warp
 from proba.matching.loftr import Loftr
-from proba.matching.nearest import mutual_nearest, passes_ratio
 from proba.matching.sift import Sift, SiftOptions
 from proba.matching.xfeat import XFeat
 
@@ -106,20 +106,40 @@ def test_xfeat_has_no_bias_between_scales(xfeat, views, factor):
     assert np.abs(np.median(error[near], axis=0)).max() < 0.45
 
 
-def test_nearest_neighbours_equal_the_plain_computation():
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("negative", [True, False])
+def test_nearest_neighbours_equal_the_plain_computation(monkeypatch, native, negative):
+    if not native:  # what processors without AVX2 compile
+        monkeypatch.setattr(nearest, "AVX2", False)
+        monkeypatch.setattr(nearest, "_scan", numba.njit(nearest._scan.py_func))
     random = np.random.default_rng(0)
-    one, other = (random.normal(size=(n, 16)).astype(np.float32) for n in (700, 300))
-    one, other = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (one, other))
-    cosine = one @ other.T
-    forward, backward = cosine.argmax(axis=1), cosine.argmax(axis=0)
+    one, other = (random.normal(size=(n, 126)) if negative else random.random((n, 126)) for n in (700, 301))
+    one[:200] = other[:200] + 0.1 * random.normal(size=(200, 126)).clip(None if negative else 0)
+    one[5], other[7] = one[3], other[2]  # equally near
+    one, other = (nearest.codes(x / np.linalg.norm(x, axis=1, keepdims=True)) for x in (one, other))
+    product = one.astype(np.int64) @ other.astype(np.int64).T
+    forward, backward = product.argmax(axis=1), product.argmax(axis=0)
     rows = np.flatnonzero(backward[forward] == np.arange(700))
-    near = mutual_nearest(one, other)
+    near = nearest.mutual_nearest(one, other)
     np.testing.assert_array_equal(near.rows, rows)
     np.testing.assert_array_equal(near.columns, forward[rows])
-    np.testing.assert_allclose(near.second, np.sort(cosine, axis=1)[rows, -2], atol=1e-6)
-    keep = passes_ratio(near.best, near.second, 0.8)
+    np.testing.assert_allclose(near.best * 175**2, product.max(axis=1)[rows], rtol=1e-6)
+    np.testing.assert_allclose(near.second * 175**2, np.sort(product, axis=1)[rows, -2], rtol=1e-6)
+    keep = nearest.passes_ratio(near.best, near.second, 0.9)
     assert 0 < keep.sum() < len(keep)
-    assert len(mutual_nearest(one[:0], other).rows) == 0
+    assert len(nearest.mutual_nearest(one[:0], other).rows) == len(nearest.mutual_nearest(one, other[:0]).rows) == 0
+
+
+def test_products_of_the_most_alike_descriptors_do_not_overflow():
+    random = np.random.default_rng(0)
+    one = random.random((50, 128)) ** np.linspace(0.01, 30, 50)[:, None]  # from flat to a single large number
+    one = nearest.codes(one / np.linalg.norm(one, axis=1, keepdims=True))
+    near = nearest.mutual_nearest(one, one)
+    np.testing.assert_array_equal(
+        near.best, (one.astype(np.float32) ** 2).sum(axis=1)[near.rows] * np.float32(1 / 175**2)
+    )
+    with pytest.raises(ValueError, match="129 dimensions"):
+        nearest.codes(np.zeros((1, 129)))
 
 
 def test_loftr_with_random_weights_reports_cells_in_original_pixels():

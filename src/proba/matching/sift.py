@@ -10,10 +10,8 @@ import numpy as np
 from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
-from proba.matching.nearest import mutual_nearest, passes_ratio, reduced
+from proba.matching.nearest import codes, mutual_nearest, passes_ratio
 from proba.matching.verify import VerifyOptions
-
-WORTH_REDUCING = 4_000_000  # products of descriptors; finding the principal directions costs as much as fewer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +24,7 @@ class SiftOptions:
     """At most this many in an image, strongest first."""
     contrast_threshold: float = 0.01
     """A quarter of OpenCV's default: plain walls keep some features."""
-    dimensions: int = 64
-    """Principal directions of a pair's descriptors that are compared."""
-    ratio: float = 0.85
+    ratio: float = 0.86
     """The nearest descriptor must be this much nearer than the second; verification removes what slips through."""
 
 
@@ -60,10 +56,7 @@ class Sift:
         return {"points": points[seen], "descriptors": _root(descriptors[seen])}
 
     def match(self, one: Features, other: Features) -> PairMatches:
-        left, right = _unit(one["descriptors"]), _unit(other["descriptors"])
-        if len(left) * len(right) > WORTH_REDUCING:
-            left, right = reduced(left, right, self.options.dimensions)
-        near = mutual_nearest(left, right)
+        near = mutual_nearest(one["descriptors"], other["descriptors"])
         keep = passes_ratio(near.best, near.second, self.options.ratio)
         points_i = one["points"][near.rows[keep]]  # [M, 2]
         points_j = other["points"][near.columns[keep]]  # [M, 2]
@@ -103,11 +96,5 @@ def _detect_pycolmap(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray
 
 
 def _root(descriptors: np.ndarray) -> np.ndarray:  # [K, 128] uint8
-    """Root-SIFT (Hellinger kernel), on 8 bits so that a thousand images fit on a disk."""
-    share = descriptors / (descriptors.sum(axis=1, keepdims=True) + 1e-9)
-    return (np.sqrt(share) * 512).round().clip(0, 255).astype(np.uint8)
-
-
-def _unit(descriptors: np.ndarray) -> np.ndarray:  # [K, 128] float32
-    values = descriptors.astype(np.float32)
-    return values / (np.linalg.norm(values, axis=1, keepdims=True) + 1e-9)
+    """Root-SIFT (Hellinger kernel): unit vectors."""
+    return codes(np.sqrt(descriptors / (descriptors.sum(axis=1, keepdims=True) + np.float32(1e-9))))
