@@ -6,8 +6,12 @@ from html.parser import HTMLParser
 import numpy as np
 from PIL import Image
 
+from proba.cli.align import main as align
+from proba.io.reconstruction_folder import load_reconstruction
 from proba.pipeline import SolveOptions
 from proba.report import folder_summary, write_results
+from proba.report.figures import scene_view, view_axes
+from proba.report.html import SCENES
 from proba.report.pictures import worst_pairs
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -112,3 +116,20 @@ def test_an_uncertain_world_is_written_as_unknown(finished, tmp_path):
     page, report = write(finished, tmp_path)
     assert report["focal_px"][0]["std_px"] is None
     assert "unknown" in page.text and "nan" not in page.text.lower().split()
+
+
+def test_aligning_redraws_the_scene_and_nothing_else(finished, tmp_path):
+    write(finished, tmp_path)
+    before = (tmp_path / "report.html").read_text()
+    first, second = finished.rec.image_names[:2]
+    align(tmp_path, up="-y", baseline=(first, second, 2.5))
+    after = (tmp_path / "report.html").read_text()
+    page = Checker()
+    page.feed(after)
+    assert page.open == [] and f"{first} and {second} are 2.5 apart; up was -y" in page.text
+    begin, end = ([text.partition(mark)[k] for text in (before, after)] for mark, k in ((SCENES, 0), ("</section>", 2)))
+    assert begin[0] == begin[1] and end[0] == end[1]
+    assert before.count("<svg") == after.count("<svg")
+    rec = load_reconstruction(tmp_path)[0]
+    np.testing.assert_allclose(view_axes(rec, z_up=True)[1], [0, 0, -1])
+    assert scene_view(rec, (), from_above=True, z_up=True) in after

@@ -25,11 +25,6 @@ def test_each_colouring_is_another(scene):
     assert len({c.tobytes() for c in seen}) == len(COLOURINGS)
 
 
-def test_first_points_are_a_fair_sample(scene):
-    tenth = scene.xyz[: len(scene.xyz) // 10]
-    assert np.abs(tenth.mean(0) - scene.xyz.mean(0)).max() < 0.2 * scene.xyz.std(0).max()
-
-
 def test_facts_agree_with_the_reconstruction(scene):
     facts = scene.camera_facts(0)
     assert facts["focal"].startswith(f"{scene.rec.camera(0).focal_px.mean():.1f} ± ")

@@ -26,7 +26,7 @@ from proba.geometry.sim3 import Sim3
 from proba.io.atomic import atomic_write_text
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.reconstruction import Reconstruction
-from proba.report import prepare_output
+from proba.report import prepare_output, redraw_scenes
 from proba.viewer.evolution import EVOLUTION_FILE, load_evolutions, save_evolutions
 
 
@@ -42,8 +42,8 @@ def main(
 ) -> None:
     """Turn a reconstruction so that z is up, and give it a known scale. Without options: --up gravity.
 
-    Rewrites the model, cloud, maps, uncertainties and history of FOLDER, or writes them to --out. Pieces that are not
-    connected are turned each by itself; a length scales the piece that holds what was measured.
+    Rewrites the model, cloud, maps, uncertainties, history and reports of FOLDER, or writes them to --out. Pieces that
+    are not connected are turned each by itself; a length scales the piece that holds what was measured.
 
     Args:
         folder: Folder that `proba solve` or `proba run` wrote.
@@ -70,8 +70,10 @@ def main(
     for piece in pieces:
         if gps:
             piece.apply(align_gps(piece.reconstruction, photo_folder(folder, images, piece.reconstruction)))
+            piece.z_up = True
         elif up or not (baseline or distance):
             piece.apply(align_up(piece.reconstruction, up or "gravity"))
+            piece.z_up = True
     _write(folder, out or folder, pieces)
     print(f"{' | '.join(piece.told for piece in pieces)}: wrote {out or folder}")
 
@@ -83,6 +85,7 @@ class _Piece:
         self.reconstruction = reconstruction
         self.new_from_old = Sim3()
         self.reasons: list[str] = []
+        self.z_up = False
 
     def apply(self, step: Alignment) -> None:
         self.reconstruction = transformed(self.reconstruction, step.similarity)
@@ -117,7 +120,7 @@ def _write(folder: Path, target: Path, pieces: list[_Piece]) -> None:
         if (folder / EVOLUTION_FILE).is_file():
             _move_history(folder / EVOLUTION_FILE, fresh / EVOLUTION_FILE, pieces)
         if (folder / "report.json").is_file():
-            _amend_report(folder / "report.json", fresh / "report.json", pieces)
+            _amend_reports(folder, fresh, pieces)
         if (target / "sparse").exists():  # a folder cannot be replaced by a full one, only moved out of its way
             os.replace(target / "sparse", Path(name) / "old-sparse")
         for path in sorted(fresh.iterdir(), reverse=True):  # sparse first
@@ -136,17 +139,23 @@ def _move_history(source: Path, target: Path, pieces: list[_Piece]) -> None:
     save_evolutions(target, evolutions)
 
 
-def _amend_report(source: Path, target: Path, pieces: list[_Piece]) -> None:
-    """The report with centres in the new unit, and what was done with its 4x4 matrix new_from_old."""
+def _amend_reports(source: Path, target: Path, pieces: list[_Piece]) -> None:
+    """The reports with centres in the new unit, new figures, and what was done with its 4x4 matrix new_from_old."""
     try:
-        report = json.loads(source.read_text(encoding="utf-8"))
+        report = json.loads((source / "report.json").read_text(encoding="utf-8"))
         for component, piece in zip(report["components"], pieces, strict=True):
             moved = piece.reconstruction
             for name, std in zip(moved.image_names, moved.pose_std, strict=True):
                 centre = float(std[3:].max())
                 component["pose_std"][name]["centre"] = centre if np.isfinite(centre) else None
-            done = {"reason": piece.told, "new_from_old": piece.new_from_old.matrix().tolist()}
+            matrix = piece.new_from_old.matrix().tolist()
+            done = {"reason": piece.told, "z_up": piece.z_up, "new_from_old": matrix}
             component.setdefault("alignments", []).append(done)
+        page = source / "report.html"
+        if page.is_file():
+            moved_pieces = [piece.reconstruction for piece in pieces]
+            text = redraw_scenes(page.read_text(encoding="utf-8"), report, moved_pieces)
+            atomic_write_text(target / "report.html", text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{source} is damaged ({error!r}). Delete it, or run again.") from error
-    atomic_write_text(target, json.dumps(report, indent=1))
+        raise InputError(f"{source / 'report.json'} is damaged ({error!r}). Delete it, or run again.") from error
+    atomic_write_text(target / "report.json", json.dumps(report, indent=1))

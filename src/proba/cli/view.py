@@ -15,7 +15,8 @@ def main(
     images: Path | None = None,
     gt: Path | None = None,
     save: Path | None = None,
-    max_points: int = 200_000,
+    cloud: Path | None = None,
+    max_points: int = 1_000_000,
     browser: bool = True,
 ) -> None:
     """Look at a result in the browser: points, cameras, edges, uncertainties, every hypothesis, and how it came about.
@@ -28,21 +29,22 @@ def main(
         images: Folder of the photos; by default where they were during the run.
         gt: Ground truth to show the true cameras: a gt.json, a COLMAP model, or a nerfstudio transforms.json.
         save: Write everything to this one HTML file instead, which opens without a server or a network.
-        max_points: Points that are shown at first, or saved; all of a smaller cloud.
+        cloud: Points to show instead of the result's own: a dense points.ply of `proba export --to ply --density 4`.
+        max_points: Points of a larger cloud that are kept, chosen at random. Far ones are thinned while you look.
         browser: Open the browser; --no-browser only prints the address.
     """
     from proba.viewer.scene import load_scene
 
-    pieces = load_scene(folder, images=images, gt=gt)
+    pieces = load_scene(folder, images=images, gt=gt, cloud=cloud, max_points=max_points)
     if save is not None:
         from proba.viewer.page import write_page
 
-        size = write_page(save, pieces, title=folder.resolve().name, max_points=max_points)
+        size = write_page(save, pieces, title=folder.resolve().name)
         print(f"wrote {save} ({size / 1e6:.1f} MB); open it in any browser")
         return
     from proba.viewer.server import Viewer, wait
 
-    viewer = Viewer(port=port, max_points=max_points)
+    viewer = Viewer(port=port)
     viewer.show(pieces)
     viewer.announce(browser=browser)
     wait()

@@ -1,6 +1,6 @@
 """What a run leaves on disk besides the model: report.json for programs, report.html for people."""
 
-from proba.report.html import html_report
+from proba.report.html import html_report, redraw_scenes
 from proba.report.results import folder_summary, prepare_output, report_dict, write_results
 
-__all__ = ["folder_summary", "html_report", "prepare_output", "report_dict", "write_results"]
+__all__ = ["folder_summary", "html_report", "prepare_output", "redraw_scenes", "report_dict", "write_results"]

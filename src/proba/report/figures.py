@@ -29,10 +29,10 @@ def text(x: float, y: float, words: object, anchor: str = "start", size: int = 1
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{html.escape(str(words))}</text>'
 
 
-def view_axes(reconstruction: Reconstruction) -> np.ndarray:
+def view_axes(reconstruction: Reconstruction, *, z_up: bool = False) -> np.ndarray:
     """Rows [3, 3] right, down and forward of a level observer: down is the cameras' mean, forward the first one's."""
     rotation = reconstruction.cam_from_world[:, :3, :3]  # [N, 3, 3], rows are the camera's axes in the world
-    down = rotation[:, 1].mean(axis=0)
+    down = np.array([0.0, 0.0, -1.0]) if z_up else rotation[:, 1].mean(axis=0)
     if np.linalg.norm(down) < 0.1:  # cameras on all sides, no common upright
         down = rotation[0, 1]
     down = down / np.linalg.norm(down)
@@ -43,9 +43,11 @@ def view_axes(reconstruction: Reconstruction) -> np.ndarray:
     return np.stack([np.cross(down, forward), down, forward])
 
 
-def scene_view(reconstruction: Reconstruction, suspects: Collection[str], *, from_above: bool) -> str:
+def scene_view(
+    reconstruction: Reconstruction, suspects: Collection[str], *, from_above: bool, z_up: bool = False
+) -> str:
     """Points and cameras from above or from the side, orthographic; `suspects` are drawn red."""
-    right, down, forward = view_axes(reconstruction)
+    right, down, forward = view_axes(reconstruction, z_up=z_up)
     plane = np.stack([right, -forward] if from_above else [forward, down])  # [2, 3], page x and page y
     step = max(1, len(reconstruction.points.xyz) // MAX_POINTS)
     points = reconstruction.points.xyz[::step] @ plane.T  # [P, 2]
@@ -76,7 +78,19 @@ def scene_view(reconstruction: Reconstruction, suspects: Collection[str], *, fro
         )
         if numbered:
             content += text(apex[0] + 4, apex[1] - 3, n, size=10)
-    return svg(content, label="cameras and points " + ("from above" if from_above else "from the side"))
+    return svg(
+        content + _scale_bar(scale), label="cameras and points " + ("from above" if from_above else "from the side")
+    )
+
+
+def _scale_bar(px_per_unit: float) -> str:
+    """A line of a round length in scene units, at most a quarter of the figure wide."""
+    longest = WIDTH / 4 / px_per_unit
+    power = 10.0 ** np.floor(np.log10(longest))
+    length = power * max(step for step in (1, 2, 5) if step * power <= longest)
+    x, y = WIDTH - 10 - length * px_per_unit, HEIGHT - 10
+    bar = f'<path d="M{x:.1f} {y - 3}v3H{WIDTH - 10}v-3" stroke="#475569" fill="none"/>'
+    return bar + text((x + WIDTH - 10) / 2, y - 5, f"{length:g}", anchor="middle")
 
 
 def _dots(page: np.ndarray, rgb: np.ndarray) -> str:

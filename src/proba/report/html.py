@@ -38,16 +38,18 @@ svg text{fill:#475569;font-family:inherit}summary{cursor:pointer;color:#1d4ed8;m
 """
 MARK = {"good": "ok", "check": "check", "distrust": "bad"}
 MAX_ROWS = 200
+MAX_SCENES = 3
+"""More pieces are in the model, but nobody looks at their pictures."""
+SCENES = '<section id="scenes">'
 
 
 def html_report(report: dict, reconstructions: list[Reconstruction], pictures: list[PairPicture]) -> str:
     """The whole page."""
-    suspects = {name for check in report["checks"] if check["level"] != "good" for name in check["images"]}
     body = [
         _head(report),
         _findings(report),
         _checks(report),
-        *(_scene(rec, suspects, k, len(reconstructions)) for k, rec in enumerate(reconstructions)),
+        _scenes(report, reconstructions),
         _images(report, reconstructions),
         _hypotheses(report),
         _focals(report),
@@ -109,17 +111,34 @@ def _checks(report: dict) -> str:
     )
 
 
-def _scene(reconstruction: Reconstruction, suspects: set[str], index: int, total: int) -> str:
-    if index >= 3:  # more pieces are in the model, but nobody looks at their pictures
-        return ""
-    which = f", piece {index}" if total > 1 else ""
+def redraw_scenes(page: str, report: dict, reconstructions: list[Reconstruction]) -> str:
+    """A page with the figures of reconstructions that were moved since; nothing else depends on the frame."""
+    before, begin, rest = page.partition(SCENES)
+    _, end, after = rest.partition("</section>")
+    return before + _scenes(report, reconstructions) + after if begin and end else page
+
+
+def _scenes(report: dict, reconstructions: list[Reconstruction]) -> str:
+    suspects = {name for check in report["checks"] if check["level"] != "good" for name in check["images"]}
+    blocks = []
+    for k, rec in enumerate(reconstructions[:MAX_SCENES]):
+        which = f", piece {k}" if len(reconstructions) > 1 else ""
+        blocks.append(f"<h2>Cameras and points{which}</h2>" + _scene(rec, suspects, report["components"][k]))
+    return f"{SCENES}{''.join(blocks)}</section>"
+
+
+def _scene(reconstruction: Reconstruction, suspects: set[str], component: dict) -> str:
+    alignments = component.get("alignments", [])
+    z_up = any(done["z_up"] for done in alignments)
+    above, aside = (
+        figures.scene_view(reconstruction, suspects, from_above=from_above, z_up=z_up) for from_above in (True, False)
+    )
     red = " Red: images named in a warning." if suspects & set(reconstruction.image_names) else ""
+    told = "".join(f"<p>Aligned: {_text(done['reason'])}.</p>" for done in alignments)
     return (
-        f'<h2>Cameras and points{which}</h2><div class="figures">'
-        + _figure(figures.scene_view(reconstruction, suspects, from_above=True), "From above." + red)
-        + _figure(
-            figures.scene_view(reconstruction, suspects, from_above=False), "From the side, looking to the right."
-        )
+        f'{told}<div class="figures">'
+        + _figure(above, "From above. The bar has a length in scene units." + red)
+        + _figure(aside, "From the side, looking to the right.")
         + "</div>"
     )
 

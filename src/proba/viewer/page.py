@@ -11,6 +11,7 @@ import numpy as np
 
 from proba.io.atomic import atomic_write_text
 from proba.viewer import palette
+from proba.viewer.chunks import COVER
 from proba.viewer.drawing import LARGEST_SHARE, MAGNIFIED
 from proba.viewer.framing import VIEW_FOV_DEG
 from proba.viewer.photos import jpeg
@@ -40,7 +41,7 @@ class _Blob:
         return {"kind": kind, "at": at, "length": int(np.asarray(values).size)}
 
 
-def write_page(path: Path, pieces: list[PieceScene], *, title: str, max_points: int = 200_000) -> int:
+def write_page(path: Path, pieces: list[PieceScene], *, title: str) -> int:
     """Write the page; returns its size in bytes."""
     blob = _Blob()
     side = _thumbnail_side(sum(len(piece.rec) for piece in pieces))
@@ -48,11 +49,12 @@ def write_page(path: Path, pieces: list[PieceScene], *, title: str, max_points: 
         "title": title,
         "fov_deg": VIEW_FOV_DEG,
         "seconds": PLAY_SECONDS,
+        "cover": COVER,
         "largest": LARGEST_SHARE,
         "magnified": MAGNIFIED,
         "viridis": " ".join(palette.VIRIDIS),
         "weight": " ".join(palette.WEIGHT),
-        "pieces": [_piece(piece, blob, max_points, side) for piece in pieces],
+        "pieces": [_piece(piece, blob, side) for piece in pieces],
         "blob": "",
     }
     content["blob"] = base64.b64encode(bytes(blob.data)).decode("ascii")
@@ -72,16 +74,10 @@ def _thumbnail_side(count: int) -> int:
     return PHOTO_SIDES_PX[-1]
 
 
-def _piece(scene: PieceScene, blob: _Blob, max_points: int, side_px: int) -> dict:
+def _piece(scene: PieceScene, blob: _Blob, side_px: int) -> dict:
     rec, framing = scene.rec, scene.framing
-    kept = slice(max_points)
     seen, seen_from = _observations(scene)
     arrays = {
-        "xyz": blob.add(scene.xyz[kept], "f4"),
-        "rgb": blob.add(scene.colours("photo")[kept], "u1"),
-        "depth": blob.add(_byte(palette.ranked(scene.depth[kept])), "u1"),
-        "sigma": blob.add(_byte(palette.ranked(scene.sigma[kept])), "u1"),
-        "image": blob.add(scene.point_image[kept], "u2"),
         "pose": blob.add(rec.world_from_cam[:, :3], "f4"),
         "tan": blob.add(scene.tan, "f4"),
         "aspect": blob.add(scene.aspect, "f4"),
@@ -89,12 +85,13 @@ def _piece(scene: PieceScene, blob: _Blob, max_points: int, side_px: int) -> dic
         "weight": blob.add(scene.edge_weight, "f4"),
         "seen": blob.add(seen, "f4"),
         "seen_from": blob.add(seen_from, "u4"),
+        **_cloud(scene, blob),
     }
     if scene.truth is not None:
         arrays["truth"] = blob.add(scene.truth[:, :3], "f4")
     return {
         "names": rec.image_names,
-        "summary": f"{len(rec)} images, {len(scene.edges)} edges, {len(scene.xyz):,} points",
+        "summary": f"{len(rec)} images, {len(scene.edges)} edges, {scene.points_text}",
         "framing": {
             "focus": framing.focus.tolist(),
             "eye": framing.eye.tolist(),
@@ -102,12 +99,33 @@ def _piece(scene: PieceScene, blob: _Blob, max_points: int, side_px: int) -> dic
             "radius": framing.radius,
             "frustum": framing.frustum,
         },
+        "colourings": scene.colourings,
         "colours": palette.of_images(len(rec)).tolist(),
         "arrays": arrays,
         "thumbs": [_data_uri(rgb) for rgb in scene.photos.load(side_px)],
         "facts": [_facts(scene, n) for n in range(len(rec))],
         "history": _history(scene, blob),
     }
+
+
+def _cloud(scene: PieceScene, blob: _Blob) -> dict:
+    """Places as 16 bit numbers in the boxes of their chunks, and what the points can be coloured by."""
+    chunks = scene.chunks
+    of_point = np.repeat(np.arange(len(chunks.low)), np.diff(chunks.start))  # [P]
+    side = np.maximum(chunks.high - chunks.low, 1e-12)  # [C, 3]
+    place = (scene.xyz - chunks.low[of_point]) / side[of_point]  # [P, 3], 0..1
+    arrays = {
+        "xyz": blob.add((place * 65535).round().clip(0, 65535), "u2"),
+        "rgb": blob.add(scene.colours("photo"), "u1"),
+        "chunk": blob.add(chunks.start, "u4"),
+        "low": blob.add(chunks.low, "f4"),
+        "side": blob.add(side, "f4"),
+    }
+    for by in set(scene.colourings) & {"depth", "sigma"}:
+        arrays[by] = blob.add(_byte(palette.ranked(scene.depth if by == "depth" else scene.sigma)), "u1")
+    if "image" in scene.colourings:
+        arrays["image"] = blob.add(scene.point_image, "u2")
+    return arrays
 
 
 def _facts(scene: PieceScene, image: int) -> dict:

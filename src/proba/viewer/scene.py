@@ -10,14 +10,17 @@ import numpy as np
 
 from proba.errors import InputError
 from proba.io.ground_truth import GroundTruth, load_ground_truth
+from proba.io.ply import read_ply
 from proba.io.reconstruction_folder import load_reconstruction
 from proba.reconstruction import Reconstruction
 from proba.viewer import palette
+from proba.viewer.chunks import Chunks, cut
 from proba.viewer.evolution import EVOLUTION_FILE, Evolution, load_evolutions
 from proba.viewer.framing import Framing, align_cameras, frame_scene
 from proba.viewer.photos import Photos, find_photos
 
 COLOURINGS = ("photo", "depth", "sigma", "image")
+MAX_POINTS = 1_000_000
 SAMPLE_SIDE_PX = 400
 """Size of the copies of the photos that colour the Gaussians of the timeline."""
 
@@ -36,25 +39,46 @@ class EdgeFacts:
 
 
 class PieceScene:
-    """One connected reconstruction with its history, photos and true cameras. Points come in random order."""
+    """One connected reconstruction with its history, photos and true cameras.
+
+    The points shown are its own, or a `cloud` in the same frame, as `read_ply` gives it. They come chunk by chunk.
+    """
 
     def __init__(
-        self, rec: Reconstruction, evolution: Evolution | None, photos: Photos, truth: GroundTruth | None = None
+        self,
+        rec: Reconstruction,
+        evolution: Evolution | None,
+        photos: Photos,
+        truth: GroundTruth | None = None,
+        *,
+        cloud: dict[str, np.ndarray] | None = None,
+        max_points: int = MAX_POINTS,
     ):
         self.rec, self.evolution, self.photos = rec, evolution, photos
-        # Any first part of the points is a fair sample of them: that is all the level of detail there is.
-        self.order = np.random.default_rng(0).permutation(len(rec.points.xyz))
+        self.max_points = max_points
         self.truth = None if truth is None else _aligned_truth(rec, truth)
+        own = {"xyz": rec.points.xyz, "rgb": rec.points.rgb, "sigma": rec.points.sigma}
+        self._cloud = own if cloud is None else cloud
+        self.colourings = tuple(by for by in COLOURINGS if cloud is None or by == "photo" or by in cloud)
 
     # ---- points
 
     @cached_property
+    def chunks(self) -> Chunks:
+        return cut(self._cloud["xyz"], self.max_points)
+
+    @property
+    def points_text(self) -> str:
+        shown, total = len(self.xyz), len(self._cloud["xyz"])
+        return f"{shown:,} points" if shown == total else f"{shown:,} of {total:,} points"
+
+    @cached_property
     def xyz(self) -> np.ndarray:  # [P, 3] float32
-        return self.rec.points.xyz[self.order].astype(np.float32)
+        return self._cloud["xyz"][self.chunks.order].astype(np.float32)
 
     @cached_property
     def sigma(self) -> np.ndarray:  # [P]
-        return self.rec.points.sigma[self.order]
+        return self._cloud["sigma"][self.chunks.order]
 
     @cached_property
     def _observers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -66,7 +90,7 @@ class PieceScene:
         mean = np.bincount(points.obs_point, depth, minlength=len(points.xyz)) / np.maximum(count, 1)
         image = np.zeros(len(points.xyz), int)
         image[points.obs_point[::-1]] = points.obs_image[::-1]
-        return image[self.order], mean[self.order]
+        return image[self.chunks.order], mean[self.chunks.order]
 
     @property
     def point_image(self) -> np.ndarray:  # [P] int
@@ -79,7 +103,7 @@ class PieceScene:
     def colours(self, by: str) -> np.ndarray:  # [P, 3] uint8
         """Colours of the points by their photo, depth, sigma, or an image that sees them."""
         if by == "photo":
-            return self.rec.points.rgb[self.order]
+            return self._cloud["rgb"][self.chunks.order]
         if by == "image":
             return palette.of_images(len(self.rec))[self.point_image]
         return palette.on_scale(palette.ranked(self.depth if by == "depth" else self.sigma))
@@ -189,6 +213,14 @@ def _plus_minus(std: float, form: str) -> str:
     return f" ± {std:{form}}" if np.isfinite(std) else ""
 
 
+def _load_cloud(path: Path) -> dict[str, np.ndarray]:
+    """A cloud as it is shown: every point somewhere and of some colour."""
+    cloud = read_ply(path)
+    cloud.setdefault("rgb", np.tile(np.array(palette.PLAIN, np.uint8), (len(cloud["xyz"]), 1)))
+    good = np.isfinite(cloud["xyz"]).all(1)
+    return {key: values[good] for key, values in cloud.items()}
+
+
 def _aligned_truth(rec: Reconstruction, truth: GroundTruth) -> np.ndarray:  # [N, 4, 4] world_from_cam, NaN if unknown
     """True cameras in the frame and scale of the result."""
     from proba.evaluation.poses import match_names
@@ -203,15 +235,32 @@ def _aligned_truth(rec: Reconstruction, truth: GroundTruth) -> np.ndarray:  # [N
     return out
 
 
-def load_scene(folder: Path, *, images: Path | None = None, gt: Path | None = None) -> list[PieceScene]:
-    """All pieces of a result folder, largest first."""
+def load_scene(
+    folder: Path,
+    *,
+    images: Path | None = None,
+    gt: Path | None = None,
+    cloud: Path | None = None,
+    max_points: int = MAX_POINTS,
+) -> list[PieceScene]:
+    """All pieces of a result folder, largest first; a PLY file `cloud` stands for the points of the first one."""
+    if max_points < 1:
+        raise InputError(f"--max-points must be 1 or more, not {max_points}.")
     recs = load_reconstruction(folder)
     truth = None if gt is None else load_ground_truth(gt)
     history = folder / EVOLUTION_FILE
     evolutions = {tuple(e.image_names): e for e in load_evolutions(history)} if history.is_file() else {}
     photos = find_photos(folder, images)
     pieces = [
-        PieceScene(rec, evolutions.get(tuple(rec.image_names)), Photos(photos, rec.image_names), truth) for rec in recs
+        PieceScene(
+            rec,
+            evolutions.get(tuple(rec.image_names)),
+            Photos(photos, rec.image_names),
+            truth,
+            cloud=None if cloud is None or k else _load_cloud(cloud),
+            max_points=max_points,
+        )
+        for k, rec in enumerate(recs)
     ]
     if truth is not None and not any(np.isfinite(p.truth).any() for p in pieces if p.truth is not None):
         raise InputError(f"{gt} and {folder} have no two images in common; give the ground truth of these photos.")

@@ -13,16 +13,18 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from proba.errors import InputError
 from proba.viewer import palette
+from proba.viewer.chunks import Chunks
 from proba.viewer.drawing import MAGNIFIED, TRUTH_SIZE, shown_radius
 from proba.viewer.evolution import State
 from proba.viewer.framing import VIEW_FOV_DEG, Framing
-from proba.viewer.scene import COLOURINGS, PieceScene
+from proba.viewer.scene import PieceScene
 
 HOST = "127.0.0.1"
 THUMBNAIL_PX, PHOTO_PX = 160, 640
@@ -31,6 +33,12 @@ SIZES = 6
 LARGEST_BALL = 0.018
 """Largest Gaussian as a share of the scene's radius: here they hide what is behind them."""
 PLAY_FPS = 12
+WHOLE_POINTS = 100_000
+"""A cloud of so many points is always shown whole."""
+POINT_PX = 2.0
+"""About the size of a far point on the screen."""
+LAYERS = (0, 1 / 16, 1 / 4, 1)
+"""A larger one is sent as layers of its chunks, which come and go with the distance of the viewer."""
 MAX_SEEN, MAX_EDGES = 300, 20
 
 
@@ -65,6 +73,7 @@ class Stage:
         self.on_click: Callable[[int], None] = lambda n: None
         self._lines: Any = None
         self._clouds: list[Any] = []
+        self._layers: list[tuple[int, int, Any]] = []  # chunk, how many points of it come before, cloud
 
     def look(self) -> None:
         """Take the first view, in browsers that are open and in those that come."""
@@ -142,14 +151,39 @@ class Stage:
             thickness_units="screen",
         )
 
-    def place_cloud(self, xyz: np.ndarray, rgb: np.ndarray, size: float) -> None:
-        """The points of the result."""
+    def place_cloud(self, xyz: np.ndarray, rgb: np.ndarray, chunks: Chunks, share: float, size: float) -> None:
+        """The points of the result, or the first ones of each chunk."""
         self.clear_points()
-        self._clouds = [
-            self.server.scene.add_point_cloud(
-                "/points", xyz, rgb, point_size=size, point_shape="circle", point_shading="flat", precision="float32"
-            )
-        ]
+        self.chunks = chunks
+        if share * len(xyz) <= WHOLE_POINTS:
+            some = chunks.first(share)
+            self._clouds = [self._add_cloud("/points", xyz[some], rgb[some], size)]
+            return
+        for c, (first, past) in enumerate(pairwise(chunks.start)):
+            bounds = [first + int(layer * share * (past - first)) for layer in LAYERS]
+            for begin, end in pairwise(bounds):
+                layer = self._add_cloud(f"/points/{c}/{begin}", xyz[begin:end], rgb[begin:end], size)
+                self._layers.append((c, begin - first, layer))
+        self._clouds = [layer for _, _, layer in self._layers]
+        self.follow()
+
+    def _add_cloud(self, name: str, xyz: np.ndarray, rgb: np.ndarray, size: float) -> Any:
+        return self.server.scene.add_point_cloud(
+            name, xyz, rgb, point_size=size, point_shape="circle", point_shading="flat", precision="float32"
+        )
+
+    def follow(self) -> None:
+        """Show the layers that are worth it from where anybody looks."""
+        eyes = [client.camera for client in self.server.get_clients().values()]
+        if not self._layers or not eyes:
+            return
+        focal = [(eye.image_height or 1000) / 2 / np.tan(eye.fov / 2) for eye in eyes]
+        wanted = np.max(
+            [self.chunks.wanted(eye.position, f, POINT_PX) for eye, f in zip(eyes, focal, strict=True)], axis=0
+        )
+        for chunk, begin, layer in self._layers:
+            if layer.visible != (begin < wanted[chunk]):
+                layer.visible = bool(begin < wanted[chunk])
 
     def place_gaussians(self, state: State, rgb: np.ndarray, size: float) -> None:
         """Gaussians as balls, in a few classes of size."""
@@ -175,12 +209,12 @@ class Stage:
         for old in self._clouds:
             if old.name not in names:
                 old.remove()
-        self._clouds = clouds
+        self._clouds, self._layers = clouds, []
 
     def clear_points(self) -> None:
         for old in self._clouds:
             old.remove()
-        self._clouds = []
+        self._clouds, self._layers = [], []
 
     def clear(self) -> None:
         """Leave an empty scene."""
@@ -196,7 +230,7 @@ class Stage:
 class Viewer:
     """A server with its panel. `show` a result, or let `live.LiveView` drive it."""
 
-    def __init__(self, *, port: int = 8080, max_points: int = 200_000):
+    def __init__(self, *, port: int = 8080):
         try:
             import viser
         except ImportError as error:
@@ -210,7 +244,7 @@ class Viewer:
             dark_mode=True, show_logo=False, show_share_button=False, control_width="medium", control_layout="floating"
         )
         self.server.scene.set_background_image(np.full((2, 2, 3), palette.BACKGROUND, np.uint8))
-        self.max_points = max_points
+        self.server.on_client_connect(self._connect)
         self._show: _Show | None = None
 
     @property
@@ -228,7 +262,10 @@ class Viewer:
         if self._show is not None:
             self._show.close()
         self.server.gui.reset()
-        self._show = _Show(self.server, pieces, self.max_points)
+        self._show = _Show(self.server, pieces)
+
+    def _connect(self, client: Any) -> None:
+        client.camera.on_update(lambda _: self._show.follow() if self._show is not None else None)
 
     def select(self, image: int) -> None:
         """As if a camera had been clicked."""
@@ -265,8 +302,8 @@ def wait() -> None:
 class _Show:
     """One result in the browser, with its panel."""
 
-    def __init__(self, server: Any, pieces: list[PieceScene], max_points: int):
-        self.server, self.pieces, self.max_points = server, pieces, max_points
+    def __init__(self, server: Any, pieces: list[PieceScene]):
+        self.server, self.pieces = server, pieces
         self.lock = threading.RLock()  # viser calls back from its own threads
         self.playing = threading.Event()
         self.closed = threading.Event()
@@ -293,10 +330,8 @@ class _Show:
         self.piece = gui.add_dropdown(
             "piece", [f"{k}: {len(p.rec)} images" for k, p in enumerate(self.pieces)], visible=len(self.pieces) > 1
         )
-        self.colour = gui.add_dropdown("colour", COLOURINGS, initial_value="photo")
-        most = max(len(piece.xyz) for piece in self.pieces)
-        start = max(1, min(most, self.max_points))
-        self.count = gui.add_slider("points", 1, max(2, most), 1, start, hint="fewer points move more smoothly")
+        self.colour = gui.add_dropdown("colour", self.pieces[0].colourings)
+        self.share = gui.add_slider("points %", 1, 100, 1, 100, hint="fewer points move more smoothly")
         self.size = gui.add_slider("point size", 0.2, 4.0, 0.1, 1.0)
         self.camera_size = gui.add_slider("camera size", 0.1, 3.0, 0.1, 1.0)
         self.cameras = gui.add_checkbox("cameras", True)
@@ -312,7 +347,7 @@ class _Show:
             self.details_text = gui.add_markdown("*click a camera*")
 
         self.piece.on_update(lambda _: self.open_piece(int(str(self.piece.value).split(":")[0])))
-        for control in (self.colour, self.count, self.size):
+        for control in (self.colour, self.share, self.size):
             control.on_update(lambda _: self._draw_points())
         for control in (self.camera_size, self.cameras, self.edges, self.truth):
             control.on_update(lambda _: self.draw())
@@ -327,7 +362,8 @@ class _Show:
             self.stage = Stage(self.server, scene.framing, scene.aspect, scene.edges)
             self.stage.on_click = self.select
             self.stage.look()
-            self.summary.content = f"**{len(scene.rec)} images**, {len(scene.edges)} edges, {len(scene.xyz):,} points"
+            self.summary.content = f"**{len(scene.rec)} images**, {len(scene.edges)} edges, {scene.points_text}"
+            self.colour.options = scene.colourings
             self.selected = -1
             evolution = scene.evolution
             self.folder.visible = evolution is not None
@@ -393,12 +429,17 @@ class _Show:
         with self.lock, self.server.atomic():
             scene, size = self.scene, float(self.size.value)
             if self.refined:
-                count = min(int(self.count.value), len(scene.xyz))
-                thickness = size * scene.framing.radius * (0.007 if count < 50_000 else 0.004)
-                self.stage.place_cloud(scene.xyz[:count], scene.colours(str(self.colour.value))[:count], thickness)
+                share = float(self.share.value) / 100
+                thickness = size * scene.framing.radius * (0.007 if share * len(scene.xyz) < 50_000 else 0.004)
+                self.stage.place_cloud(scene.xyz, scene.colours(str(self.colour.value)), scene.chunks, share, thickness)
             else:
                 assert scene.evolution is not None
                 self.stage.place_gaussians(scene.evolution.state(self._frame), scene.sample_colours, size)
+
+    def follow(self) -> None:
+        """The viewer moved."""
+        with self.lock, self.server.atomic():
+            self.stage.follow()
 
     def _draw_truth(self) -> None:
         for camera in self._truth:
