@@ -215,6 +215,18 @@ def test_auto_adds_xfeat_where_sift_is_weak(folder, tmp_path):
     assert all(len(parts) == 2 for _, _, parts in origin["pairs"])
 
 
+def test_matches_do_not_depend_on_the_number_of_jobs(folder, tmp_path):
+    options = MatchOptions(weak_below=10**6)  # so that XFeat works on all pairs as well
+    one, three = tmp_path / "one.h5", tmp_path / "three.h5"
+    match_folder(folder, one, options, jobs=1)
+    match_folder(folder, three, options, jobs=3)
+    one, three = load_matches(one), load_matches(three)
+    assert set(one.pairs) == set(three.pairs) and len(one.pairs) == 6
+    for pair, matches in one.pairs.items():
+        for column, same in zip(matches, three.pairs[pair], strict=True):
+            np.testing.assert_array_equal(column, same)
+
+
 def test_a_first_look_spares_hopeless_pairs(folder, tmp_path, monkeypatch):
     photos = tmp_path / "photos"
     for k in range(3):
