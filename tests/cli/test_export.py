@@ -16,6 +16,7 @@ from proba.io.reconstruction_folder import save_reconstruction
 FILES = {
     "colmap": "sparse/0/images.bin sparse/1/points3D.bin",
     "colmap-txt": "sparse/0/images.txt sparse/1/points3D.txt",
+    "colmap-undistorted": "images/photos/000.png images/other/0.png sparse/0/images.bin sparse/1/points3D.bin",
     "nerfstudio": "transforms.json points.ply piece1/transforms.json",
     "ply": "points.ply piece1/points.ply",
     "splat": "splat.ply piece1/splat.ply",

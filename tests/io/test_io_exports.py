@@ -20,6 +20,8 @@ from proba.io.nerfstudio import write_nerfstudio
 from proba.io.ply import read_ply
 from proba.io.splat import write_splat
 from proba.io.tum import write_tum
+from proba.io.undistort import _warped, pinhole
+from proba.reconstruction import Camera
 
 MODEL_PARAMETERS = {0: ("SIMPLE_PINHOLE", 3), 1: ("PINHOLE", 4), 2: ("SIMPLE_RADIAL", 4), 3: ("RADIAL", 5)}
 
@@ -345,3 +347,20 @@ def test_glb_pyramids_and_lenses_are_those_of_the_cameras(tmp_path, exact):
     np.testing.assert_allclose(camera.project(corners[1:]), expected, atol=0.01)
     perspective = gltf["cameras"][2]["perspective"]
     np.testing.assert_allclose(np.tan(perspective["yfov"] / 2), 240 / camera.focal_px[1])
+
+
+def test_undistorted_cameras_see_the_same_rays_and_only_the_photo():
+    camera = Camera(model="RADIAL", width=640, height=480, params=np.array([500.0, 331.0, 236.0, -0.12, 0.03]))
+    plain = pinhole(camera)
+    assert plain.model == "PINHOLE" and (plain.width, plain.height) == (640, 480)
+    np.testing.assert_array_equal(plain.params[2:], [320, 240])
+    assert 1 <= plain.params[0] / 500 < 1.2
+    grid = np.stack(np.meshgrid(np.arange(641), np.arange(481)), axis=-1)
+    seen = camera.project(plain.rays(grid))
+    assert (seen > -1).all() and (seen < [641, 481]).all()
+    assert min(seen.min(), (np.array([640, 480]) - seen).min()) < 5  # no more is cut off than necessary
+    ramp = np.broadcast_to(np.arange(640) / 4, (480, 640))
+    photo = np.repeat(ramp[..., None], 3, axis=2).round().astype(np.uint8)
+    warped = _warped(photo, camera, plain)  # the grey of a pixel tells its column
+    wanted = (camera.project(plain.rays(grid[:-1, :-1] + 0.5))[..., 0] - 0.5) / 4
+    assert np.abs(warped[..., 0] - wanted)[:, 2:-2].max() < 1.1

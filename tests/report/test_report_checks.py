@@ -47,7 +47,7 @@ def test_images_left_out(finished):
     finished.matches.images += [replace(finished.matches.images[0], name=name) for name in finished.unmatched]
     report = finished.report()
     assert topics(report) == ["Images left out"] and report["verdict"]["level"] == "check"
-    assert "8 of 10 images posed (x.jpg and y.jpg match no other)" in report["warnings"][0]
+    assert "8 of 10 images posed (without matches: x.jpg and y.jpg)" in report["warnings"][0]
     extra = [replace(finished.matches.images[0], name=f"{k}.jpg") for k in range(10)]
     finished.matches.images += extra
     assert finished.report()["verdict"]["level"] == "distrust"

@@ -63,7 +63,7 @@ def test_far_chunks_are_thinned():
 def test_scene_shows_a_cloud_from_a_file(result, cloud_file):
     scene = load_scene(result.folder, cloud=cloud_file, max_points=POINTS // 2)[0]
     assert len(scene.xyz) == POINTS // 2 and np.isfinite(scene.xyz).all()
-    assert scene.points_text == "30,000 of 59,999 points" and scene.colourings == ("photo", "sigma")
+    assert scene.points_text == "30,000 of 59,999\xa0points" and scene.colourings == ("photo", "sigma")
     with pytest.raises(InputError, match="max-points"):
         load_scene(result.folder, max_points=0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -26,8 +27,8 @@ COMMANDS = {
     "bench": "bench",
 }
 """Module of each command. Only the one that is asked for is loaded: some take seconds."""
-DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from pairwise matches, with
-unknown cameras and no initial poses. Try `proba demo --out demo` first."""
+DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from photos or pairwise
+matches, with unknown cameras and no initial poses. Begin with `proba run PHOTOS --out result`, or try `proba demo`."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -59,4 +60,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _function(command: str) -> Callable[..., None]:
-    return import_module(f"proba.cli.{COMMANDS[command]}").main
+    function = import_module(f"proba.cli.{COMMANDS[command]}").main
+    # The help would break the text of an option where the source does.
+    function.__doc__ = re.sub(r"\n {12}(?=\S)", " ", function.__doc__)
+    return function

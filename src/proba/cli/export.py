@@ -18,9 +18,10 @@ from proba.io.ply import write_ply
 from proba.io.reconstruction_folder import load_reconstruction
 from proba.io.splat import write_splat
 from proba.io.tum import write_tum
+from proba.io.undistort import write_undistorted
 from proba.reconstruction import Reconstruction
 
-Format = Literal["colmap", "colmap-txt", "nerfstudio", "ply", "splat", "depth", "tum", "glb"]
+Format = Literal["colmap", "colmap-txt", "colmap-undistorted", "nerfstudio", "ply", "splat", "depth", "tum", "glb"]
 
 
 def main(
@@ -38,10 +39,12 @@ def main(
 
     Args:
         folder: Folder that `proba solve` or `proba run` wrote, or any with COLMAP models in sparse/0, sparse/1, ...
-        to: colmap, colmap-txt: cameras, images and points3D below OUT/sparse/0, as .bin or .txt files. nerfstudio:
-            transforms.json and points.ply. ply: points with colour, normal and sigma. splat: the same points as
-            Gaussians for splat viewers and trainers. depth: a depth and a sigma map for each image. tum: trajectory.txt
-            (time, place and quaternion of each camera). glb: cameras and points for Blender and browsers.
+        to: colmap, colmap-txt: cameras, images and points3D below OUT/sparse/0, as .bin or .txt files.
+            colmap-undistorted: the same with pinhole cameras, and the photos without distortion in OUT/images, as 3D
+            Gaussian splatting wants them. nerfstudio: transforms.json and points.ply. ply: points with colour, normal
+            and sigma. splat: the same points as Gaussians for splat viewers and trainers. depth: a depth and a sigma
+            map for each image. tum: trajectory.txt (time, place and quaternion of each camera). glb: cameras and points
+            for Blender and browsers.
         out: Where to write; by default FOLDER/export/<format>.
         images: Folder of the photos; by default the one that report.json names.
         density: ply and splat: a dense cloud with a point every so many pixels of each photo (e.g. 4), from the depth
@@ -58,6 +61,8 @@ def main(
         piece = target if index == 0 else target / f"piece{index}"
         if to in ("colmap", "colmap-txt"):
             write_colmap(reconstruction, target / "sparse" / str(index), text=to == "colmap-txt")
+        elif to == "colmap-undistorted":
+            write_undistorted(reconstruction, target, photo_folder(folder, images, reconstruction), index)
         elif to == "nerfstudio":
             write_nerfstudio(reconstruction, piece, photo_folder(folder, images, reconstruction))
         elif to == "depth":

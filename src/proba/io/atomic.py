@@ -8,14 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from proba.errors import InputError
+
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it takes that name at the end, and vanishes if the block raises."""
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder. Give the name of a file to write.")
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix is kept because writers such as np.savez choose their behaviour by it.
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        error.filename = str(path)  # a name that the user knows
+        raise
     os.close(handle)
     temporary = Path(name)
     try:

@@ -105,7 +105,7 @@ def _coverage(result: SolveResult, n_images: int) -> list[Check]:
     fact, wanted = f"{posed} of {n_images} images posed", "all"
     left_out = Check(topic="Images left out", fact=fact, wanted=wanted)
     if posed < n_images:
-        named = f" ({_list(result.unmatched)} match no other)" if result.unmatched else ""
+        named = f" (without matches: {_list(result.unmatched)})" if result.unmatched else ""
         left_out = Check(
             topic="Images left out",
             fact=fact + named,
@@ -265,7 +265,7 @@ def _rotations(piece: Piece, where: str) -> Check:
         topic="Uncertain poses",
         fact=f"the rotation of {_list(unsure)} has a standard deviation of up to {min(worst, 180):.1f} degrees{where}"
         if unsure
-        else f"rotations have a standard deviation of at most {worst:.2f} degrees{where}"
+        else f"rotations have a standard deviation of at most {worst:.2g} degrees{where}"
         if np.isfinite(worst)
         else f"the standard deviations of rotations are unknown{where}",
         wanted=f"below {MAX_ROTATION_STD_DEG} degrees",

@@ -72,7 +72,7 @@ def _head(report: dict) -> str:
         (f"{report['registered']} of {report['images']}", "images posed"),
         (f"{points:,}", "points"),
         (f"{np.median(residuals):.2f} px" if residuals else "unknown", "median residual"),
-        (f"{focal['focal_px']:.1f} ± {_number(focal['std_px'], 1)} px", f"focal length{more}"),
+        (f"{focal['focal_px']:.1f} ± {_number(focal['std_px'])} px", f"focal length{more}"),
         (f"{report['components'][0]['explained_share']:.1%}", "of explainable matches agree"),
         (f"{sum(report['seconds'].values()):.0f} s", "in all"),
     ]
@@ -137,7 +137,7 @@ def _scene(reconstruction: Reconstruction, suspects: set[str], component: dict) 
     told = "".join(f"<p>Aligned: {_text(done['reason'])}.</p>" for done in alignments)
     return (
         f'{told}<div class="figures">'
-        + _figure(above, "From above. The bar has a length in scene units." + red)
+        + _figure(above, "From above. The bar is in scene units." + red)
         + _figure(aside, "From the side, looking to the right.")
         + "</div>"
     )

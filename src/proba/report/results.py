@@ -168,7 +168,7 @@ def folder_summary(folder: Path) -> str:
         lines[0] += f" in {len(report['components'])} pieces"
     for focal in report["focal_px"][:3]:
         std = focal["std_px"]
-        sure = f" +- {std:.1f}" if std is not None and np.isfinite(std) else ""
+        sure = f" +- {std:.2f}" if std is not None and np.isfinite(std) else ""
         lines.append(
             f"focal {focal['focal_px']:.1f}{sure} px ({focal['fov_deg']:.1f} deg, {len(focal['images'])} images)"
         )

@@ -112,11 +112,11 @@ class Evolution:
 
     def title(self, frame: int) -> str:
         """What a frame shows, in one line."""
-        fov = f"FoV {self.fov_deg(frame):.1f}°"
+        fov = f"field of view {self.fov_deg(frame):.1f}°"
         if self.world[frame] < 0:
-            return f"refined, from {self.worlds[self.chosen]['name']}   {fov}"
-        loss = f"loss {self.loss[frame]:.2f}   " if np.isfinite(self.loss[frame]) else ""
-        return f"{self.worlds[self.world[frame]]['name']}   iteration {self.iteration[frame]}   {loss}{fov}"
+            return f"refined, from {self.worlds[self.chosen]['name']} · {fov}"
+        loss = f"loss {self.loss[frame]:.2f} · " if np.isfinite(self.loss[frame]) else ""
+        return f"{self.worlds[self.world[frame]]['name']} · iteration {self.iteration[frame]} · {loss}{fov}"
 
     def align(self) -> None:
         """Move every frame to the last one, which must be the refined result."""

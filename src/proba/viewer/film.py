@@ -92,8 +92,8 @@ def picture(scene: PieceScene, state: State, eye: Eye, options: FilmOptions, *, 
     canvas.lines(begin.reshape(-1, 3), end.reshape(-1, 3), colour, 1.6 * unit)
     image = canvas.finish()
     write_text(image, state.title, place=(0.025, 0.05), size_px=round(22 * unit), rgb=(235, 235, 240))
-    note = f"{len(shape)} images   {len(scene.edges)} edges, red: weight 0, green: 1"
-    write_text(image, note, place=(0.025, 0.96), size_px=round(15 * unit), rgb=(150, 154, 165))
+    note = f"{len(shape)} images, {len(scene.edges)} edges (red: weight 0, green: 1)"
+    write_text(image, note, place=(0.025, 0.96), size_px=round(19 * unit), rgb=(170, 174, 185))
     return image
 
 

@@ -70,7 +70,7 @@ class PieceScene:
     @property
     def points_text(self) -> str:
         shown, total = len(self.xyz), len(self._cloud["xyz"])
-        return f"{shown:,} points" if shown == total else f"{shown:,} of {total:,} points"
+        return f"{shown:,}\xa0points" if shown == total else f"{shown:,} of {total:,}\xa0points"
 
     @cached_property
     def xyz(self) -> np.ndarray:  # [P, 3] float32
