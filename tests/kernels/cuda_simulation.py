@@ -17,6 +17,9 @@ CASES = {
     "one cell": (NEUTRAL, {"matches": [5, 5, 5], "cells": 1, "worlds": 1, "batch": 4}),
     "no matches": (PAPER, {"matches": [0, 0, 0], "cells": 2, "worlds": 1}),
 }
+TOLERANCE = {"behind cameras": 1e-4}
+"""1e-5 for the others. All of its gradients are those of one match of weight e^-24: a weight is relatively as wrong as
+the loss is absolutely. The CPU's test of such points has the same tolerance."""
 
 
 def main() -> None:
@@ -31,7 +34,7 @@ def main() -> None:
             expected, got = getattr(exact, field), getattr(first, field).double()
             assert got.shape == expected.shape, (name, field)
             error = (got - expected).abs().max() / expected.abs().max().clamp(min=1e-20)
-            assert error < 1e-5, (name, field, float(error))
+            assert error < TOLERANCE.get(name, 1e-5), (name, field, float(error))
             assert torch.equal(getattr(first, field), getattr(again, field)), (name, field)
         print(name, "agrees")
 

@@ -34,8 +34,8 @@ def _map_log(x):
 def _map_posterior(x, level):
     robust, inlier = np.empty_like(x), np.empty_like(x)
     for k in range(0, len(x), WIDTH):
-        r, i = closed.posterior(load(x, k), level)
-        store(robust, k, r)
+        least, both, i = closed.posterior(load(x, k), level)
+        store(robust, k, least - closed.log(both))
         store(inlier, k, i)
     return robust, inlier
 
@@ -45,7 +45,8 @@ def _map_reprojection(values, precision, z_min):
     """Of q and o in the rows of values [5, 8]; returns the nine results, [9, 8]."""
     flat, out = values.reshape(-1), np.empty(72, np.float32)
     q_x, q_y, q_z, o_x, o_y = load(flat, 0), load(flat, 8), load(flat, 16), load(flat, 24), load(flat, 32)
-    results = closed.reprojection(q_x, q_y, q_z, o_x, o_y, load(precision, 0), z_min)
+    inverse_norm, inverse_z = closed.inverses(q_x, q_y, q_z, z_min)
+    results = closed.reprojection(q_x, q_y, q_z, o_x, o_y, load(precision, 0), z_min, inverse_norm, inverse_z)
     for k, result in enumerate(results):
         store(out, 8 * k, result)
     return out.reshape(9, 8)
@@ -53,7 +54,8 @@ def _map_reprojection(values, precision, z_min):
 
 @nb.njit
 def _reprojection(q, o, precision, z_min):
-    return closed.reprojection(q[0], q[1], q[2], o[0], o[1], precision, z_min)
+    inverse_norm, inverse_z = closed.inverses(q[0], q[1], q[2], z_min)
+    return closed.reprojection(q[0], q[1], q[2], o[0], o[1], precision, z_min, inverse_norm, inverse_z)
 
 
 def test_exp():
@@ -106,10 +108,10 @@ def test_2d_closed_form_is_the_textbook_formula():
             z_min=0.02,
         )
         g_q, g_o, g_v = torch.autograd.grad(loss.sum(), leaves)
-        front, maha, volume, along_q, *gradient = _reprojection(
+        front, maha, density, along_q, *gradient = _reprojection(
             q.astype(np.float32), observed.astype(np.float32), np.float32(np.exp(-log_variance)), np.float32(0.02)
         )
-        value = front * (maha / 2 + log_variance - log_tan.sum()) + np.log(volume) / 2
+        value = front * (maha / 2 + log_variance - log_tan.sum()) - np.log(density) / 2
         np.testing.assert_allclose(value, loss.item(), rtol=1e-5, atol=1e-5)
         expected = torch.cat((g_q, g_o)).numpy()
         np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
@@ -120,8 +122,8 @@ def test_2d_closed_form_is_the_textbook_formula():
 @pytest.mark.parametrize("q_z", [-1.0, 0.0, 0.0199])
 def test_2d_term_is_zero_behind_the_camera(q_z):
     q, o = np.array([0.3, 0.1, q_z], np.float32), np.array([0.2, 0.2], np.float32)
-    front, maha, volume, along_q, *gradient = _reprojection(q, o, np.float32(1e5), np.float32(0.02))
-    assert front == 0 and maha == 0 and along_q == 0 and np.log(volume) == 0
+    front, maha, density, along_q, *gradient = _reprojection(q, o, np.float32(1e5), np.float32(0.02))
+    assert front == 0 and maha == 0 and along_q == 0 and np.log(density) == 0
     assert not np.any(gradient)
 
 

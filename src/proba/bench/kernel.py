@@ -19,7 +19,7 @@ from proba.geometry import se3
 from proba.kernels import cpu
 from proba.objective import ObjectiveOptions, PackedMatches, edge_losses, evaluate
 
-FLOPS_PER_MATCH = 501
+FLOPS_PER_MATCH = 476
 """Additions, multiplications and divisions of the closed forms (`proba.kernels`) for loss and all gradients of one
 match, counted by hand. Exponentials and logarithms count as their polynomials. The search of map cells, range
 reductions, guards, masks and padding serve the machine and count nothing.
@@ -28,10 +28,10 @@ reductions, guards, masks and padding serve the machine and count nothing.
 |---|---|
 | bilinear samples: two channels at two points (4 x 9) | 36 |
 | exponentials (4 x 11) | 44 |
-| 2D terms: ray and transform 22, loss 25, gradients 27, depth 6 (2 x 80) | 160 |
-| 3D term, its gradients, those of depths and variances | 58 |
+| 2D terms: ray and transform 20, loss 28, gradients 23, depth 6 (2 x 77) | 154 |
+| 3D term, its gradients, those of depths and variances | 55 |
 | logarithms (2 x 17), sum of the loss (18) | 52 |
-| inlier posterior 32, weights on the map gradients 5, sums 8 | 45 |
+| inlier posterior 16, weights on the map gradients 5, sums 8 | 29 |
 | sums for the gradients of poses and focals (2 x 33) | 66 |
 | map gradients to four cells: two channels at two points (2 x 20) | 40 |
 """

@@ -2,6 +2,8 @@
 
 A window of matches is walked in blocks: 1. find the map cells, 2. gather the four cells around each point, 3. loss and
 gradients of each match, 4. sums over the block, 5. scatter the map gradients. Every step does eight matches at once.
+Between the steps, what the next edge will need is fetched into the second-level cache, little by little: a processor
+keeps few requests to memory open at a time.
 
 The compiled code is cached beside this file. Numba looks only at this file's date, so touch it after a change to
 `blocks`, `math`, `patch` or `simd`.
@@ -26,17 +28,19 @@ from proba.kernels.blocks import (
     CELL_J,
     DEPTH_I,
     DEPTH_J,
-    G_X,
+    FORCE_G,
+    FORCE_H,
     GRAD_DEPTH_I,
     GRAD_DEPTH_J,
-    H_X,
     LOG_DEPTH_I,
     LOG_DEPTH_J,
-    P_X,
     PITCH,
+    POINT_G,
+    POINT_H,
     PRECISION_I,
     PRECISION_J,
-    Q_X,
+    RAY_I,
+    RAY_J,
     ROWS,
     SUM_FRONT_I,
     SUM_FRONT_J,
@@ -45,8 +49,6 @@ from proba.kernels.blocks import (
     SUM_OI,
     SUM_OJ,
     SUMS,
-    X_I,
-    X_J,
 )
 from proba.kernels.math import THREE_HALVES, ZERO, f32
 from proba.kernels.patch import prefetch
@@ -55,8 +57,6 @@ from proba.objective.evaluation import EdgeEvaluation
 from proba.objective.options import ObjectiveOptions
 from proba.objective.packed import PackedMatches
 
-LINE_FLOATS = 16
-"""Floats of a cache line."""
 EDGE_COST = 16
 """What an edge costs beside its matches, in matches."""
 
@@ -84,8 +84,7 @@ def _run(
         shared = owns_first or b > first // num_edges
         target, world_base = (shared_grad, b * world_floats) if shared else (private_grad, 0)
         if task == first or e == 0:
-            for k in range(world_floats):
-                target[world_base + k] = ZERO
+            target[world_base : world_base + world_floats] = ZERO
         i, j = np.int64(edges[e, 0]), np.int64(edges[e, 1])
         size = min(batch, count[e])
         tan_i, tan_j = (tan[b, i, 0], tan[b, i, 1]), (tan[b, j, 0], tan[b, j, 1])
@@ -96,38 +95,46 @@ def _run(
         base_i, base_j = (b * num_images + i) * image_floats, (b * num_images + j) * image_floats
         to_i, to_j = world_base + i * image_floats, world_base + j * image_floats
         lanes[:] = ZERO
-        if e + 1 < num_edges and image_floats > LINE_FLOATS * LINE_FLOATS:  # the next edge's maps, if not small
-            ahead = np.int64(edges[e + 1, 1]) * image_floats
-            for k in range(0, image_floats, LINE_FLOATS):
-                prefetch(flat_maps, b * world_floats + ahead + k)
-                prefetch(target, world_base + ahead + k)
+        following = min(e + 1, num_edges - 1)
+        next_begin = offset[following] + start[following]
+        next_size = min(batch, count[following] - start[following])
+        next_map = np.int64(edges[following, 1]) * image_floats
         done = 0
         while done < size:
             begin = (start[e] + done) % count[e]
             n = min(BLOCK, size - done, count[e] - begin)  # a block ends where the window wraps around
-            done, at = done + n, offset[e] + begin
+            at, part = offset[e] + begin, (done, done + n, size)
+            done += n
+            for coordinate in (x_i, y_i, x_j, y_j):  # the four pages are looked up at once
+                prefetch(coordinate, next_begin + next_size * part[0] // size)
             blocks.mark(s, n)
-            blocks.locate(x_i, y_i, at, n, s, X_I, cells, CELL_I, extent_i, side)
-            blocks.locate(x_j, y_j, at, n, s, X_J, cells, CELL_J, extent_j, side)
-            blocks.gather(s, cells, CELL_I, n, flat_maps, base_i, stride, X_I, LOG_DEPTH_I)
-            blocks.gather(s, cells, CELL_J, n, flat_maps, base_j, stride, X_J, LOG_DEPTH_J)
+            blocks.locate(x_i, y_i, at, n, s, RAY_I, cells, CELL_I, extent_i, tan_i, side)
+            blocks.locate(x_j, y_j, at, n, s, RAY_J, cells, CELL_J, extent_j, tan_j, side)
+            blocks.fetch(x_i, next_begin, next_size, part)
+            blocks.gather(s, cells, CELL_I, n, flat_maps, base_i, stride, RAY_I, LOG_DEPTH_I)
+            blocks.gather(s, cells, CELL_J, n, flat_maps, base_j, stride, RAY_J, LOG_DEPTH_J)
+            blocks.fetch(y_i, next_begin, next_size, part)
             blocks.exponentiate(s, n)
-            blocks.transform(s, n, rotation, translation, X_I, DEPTH_I, tan_i, Q_X)
-            blocks.transform(s, n, transposed, inverse, X_J, DEPTH_J, tan_j, P_X)
-            blocks.reproject(s, n, translation, Q_X, PRECISION_I, X_J, tan_j, G_X, GRAD_DEPTH_I, z_min)
-            blocks.reproject(s, n, inverse, P_X, PRECISION_J, X_I, tan_i, H_X, GRAD_DEPTH_J, z_min)
-            blocks.overlap(s, n, translation, tan_j, w_3d, measure)
+            blocks.transform(s, n, rotation, translation, RAY_I, DEPTH_I, POINT_G, z_min)
+            blocks.transform(s, n, transposed, inverse, RAY_J, DEPTH_J, POINT_H, z_min)
+            blocks.fetch(x_j, next_begin, next_size, part)
+            blocks.reproject(s, n, POINT_G, PRECISION_I, RAY_J, FORCE_G, GRAD_DEPTH_I, z_min)
+            blocks.reproject(s, n, POINT_H, PRECISION_J, RAY_I, FORCE_H, GRAD_DEPTH_J, z_min)
+            blocks.fetch(y_j, next_begin, next_size, part)
+            blocks.overlap(s, n, w_3d, measure)
             blocks.total(s, n, log_tan_i, log_tan_j, w_3d, measure)
+            blocks.fetch(flat_maps, b * world_floats + next_map, image_floats, part)
             blocks.judge(s, n, outlier_level[b], lanes)
-            blocks.sum_moments(s, n, G_X, DEPTH_I, X_I, lanes, SUM_G)
-            blocks.sum_moments(s, n, H_X, DEPTH_J, X_J, lanes, SUM_H)
-            blocks.sum_forces(s, n, G_X, X_J, lanes, SUM_G, SUM_OJ, SUM_FRONT_J)
-            blocks.sum_forces(s, n, H_X, X_I, lanes, SUM_H, SUM_OI, SUM_FRONT_I)
-            blocks.scatter(s, cells, CELL_I, n, scale, target, to_i, stride, X_I, GRAD_DEPTH_I)
-            blocks.scatter(s, cells, CELL_J, n, scale, target, to_j, stride, X_J, GRAD_DEPTH_J)
+            blocks.sum_moments(s, n, FORCE_G, DEPTH_I, RAY_I, lanes, SUM_G)
+            blocks.sum_moments(s, n, FORCE_H, DEPTH_J, RAY_J, lanes, SUM_H)
+            blocks.fetch(target, world_base + next_map, image_floats, part)
+            blocks.sum_forces(s, n, FORCE_G, translation, GRAD_DEPTH_I, RAY_J, lanes, SUM_G, SUM_OJ, SUM_FRONT_J)
+            blocks.sum_forces(s, n, FORCE_H, inverse, GRAD_DEPTH_J, RAY_I, lanes, SUM_H, SUM_OI, SUM_FRONT_I)
+            blocks.scatter(s, cells, CELL_I, n, scale, target, to_i, stride, RAY_I, GRAD_DEPTH_I)
+            blocks.scatter(s, cells, CELL_J, n, scale, target, to_j, stride, RAY_J, GRAD_DEPTH_J)
         blocks.collapse(lanes, sums)
         blocks.finish(
-            b, e, sums, rotation, translation, tan_i, tan_j, max(size, 1), edge_weight[b, e], measure,
+            b, e, sums, rotation, translation, max(size, 1), edge_weight[b, e], measure,
             losses, grad_pose, grad_tan,
         )  # fmt: skip
 

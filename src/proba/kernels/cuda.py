@@ -31,7 +31,7 @@ from proba.kernels.blocks import (
     SUMS,
 )
 from proba.kernels.cpu import collect, float32_array
-from proba.kernels.math import HALF, THREE_HALVES, VOLUME_RANGE, ZERO, f32
+from proba.kernels.math import DENSITY_RANGE, HALF, THREE_HALVES, ZERO, f32
 from proba.objective.evaluation import EdgeEvaluation
 from proba.objective.options import ObjectiveOptions
 from proba.objective.packed import PackedMatches
@@ -111,11 +111,13 @@ def _edge_sums(
         n_x = r_xx * b_x + r_yx * b_y + r_zx * d_j
         n_y = r_xy * b_x + r_yy * b_y + r_zy * d_j
         n_z = r_xz * b_x + r_yz * b_y + r_zz * d_j
-        front_g, maha_g, volume_g, _, g_x, g_y, g_z, go_x, go_y = math.reprojection(
-            q_x, q_y, q_z, oj_x, oj_y, w_i, z_min
+        inverse_norm, inverse_z = math.inverses(q_x, q_y, q_z, z_min)
+        front_g, maha_g, density_g, _, g_x, g_y, g_z, go_x, go_y = math.reprojection(
+            q_x, q_y, q_z, oj_x, oj_y, w_i, z_min, inverse_norm, inverse_z
         )
-        front_h, maha_h, volume_h, _, h_x, h_y, h_z, ho_x, ho_y = math.reprojection(
-            p_x, p_y, p_z, oi_x, oi_y, w_j, z_min
+        inverse_norm, inverse_z = math.inverses(p_x, p_y, p_z, z_min)
+        front_h, maha_h, density_h, _, h_x, h_y, h_z, ho_x, ho_y = math.reprojection(
+            p_x, p_y, p_z, oi_x, oi_y, w_j, z_min, inverse_norm, inverse_z
         )
         e_x, e_y, e_z = q_x - b_x, q_y - b_y, q_z - d_j
         square, joint, share_i, share_j, total = math.overlap(e_x, e_y, e_z, w_i, w_j)
@@ -127,11 +129,11 @@ def _edge_sums(
         depth_j = h_x * n_x + h_y * n_y + h_z * n_z - f_x * b_x - f_y * b_y - f_z * d_j - measure
         variance_i = front_g - HALF * maha_g + share_i * (entropy - square)
         variance_j = front_h - HALF * maha_h + share_j * (entropy - square)
-        volume = min(max(volume_g * volume_h, VOLUME_RANGE[0]), VOLUME_RANGE[1])
-        loss = square + entropy * math.log(total) + HALF * (maha_g + maha_h + math.log(volume))
+        density = min(max(density_g * density_h, DENSITY_RANGE[0]), DENSITY_RANGE[1])
+        loss = square + entropy * math.log(total) + HALF * (maha_g + maha_h - math.log(density))
         loss += front_g * (log_v_i - log_tan_j) + front_h * (log_v_j - log_tan_i)
         loss += entropy * (log_v_i + log_v_j) - measure * (log_d_i + log_d_j + HALF * (log_tan_i + log_tan_j))
-        robust, inlier = math.posterior(loss, outlier_level[b])
+        least, both, inlier = math.posterior(loss, outlier_level[b])
         weight = inlier * scale
         depth_i, variance_i = weight * depth_i, weight * variance_i
         depth_j, variance_j = weight * depth_j, weight * variance_j
@@ -140,17 +142,17 @@ def _edge_sums(
         samples[b, 2, slot], samples[b, 3, slot] = depth_j, variance_j
         largest = max(max(abs(depth_i), abs(variance_i)), max(abs(depth_j), abs(variance_j)))
         shared[LARGEST, thread] = max(shared[LARGEST, thread], largest)
-        shared[SUM_ROBUST, thread] += robust
+        shared[SUM_ROBUST, thread] += least - math.log(both)
         shared[SUM_INLIER, thread] += inlier
         shared[SUM_INLIER_LOSS, thread] += inlier * loss
         shared[SUM_FRONT_I, thread] += inlier * front_h
         shared[SUM_FRONT_J, thread] += inlier * front_g
-        shared[SUM_OI, thread] += inlier * ho_x * u_i
-        shared[SUM_OI + 1, thread] += inlier * ho_y * v_i
-        shared[SUM_OJ, thread] += inlier * go_x * u_j
-        shared[SUM_OJ + 1, thread] += inlier * go_y * v_j
-        _add_moments(shared, thread, SUM_G, inlier * g_x, inlier * g_y, inlier * g_z, u_i * d_i, v_i * d_i, d_i)
-        _add_moments(shared, thread, SUM_H, inlier * h_x, inlier * h_y, inlier * h_z, u_j * d_j, v_j * d_j, d_j)
+        shared[SUM_OI, thread] += inlier * ho_x * oi_x
+        shared[SUM_OI + 1, thread] += inlier * ho_y * oi_y
+        shared[SUM_OJ, thread] += inlier * go_x * oj_x
+        shared[SUM_OJ + 1, thread] += inlier * go_y * oj_y
+        _add_moments(shared, thread, SUM_G, inlier * g_x, inlier * g_y, inlier * g_z, a_x, a_y, d_i)
+        _add_moments(shared, thread, SUM_H, inlier * h_x, inlier * h_y, inlier * h_z, b_x, b_y, d_j)
     cuda.syncthreads()
     half = threads // 2
     while half > 0:  # a tree, so the order of additions depends on the number of threads alone
@@ -214,14 +216,13 @@ def _collect_maps(grad, scale, out):
 
 
 @nb.njit(nogil=True, cache=True)
-def _finish(sums, count, batch, edges, poses, tan, edge_weight, measure, losses, grad_pose, grad_tan):
+def _finish(sums, count, batch, poses, edge_weight, measure, losses, grad_pose, grad_tan):
     for b in range(len(sums)):
-        for e in range(len(edges)):
-            i, j = edges[e, 0], edges[e, 1]
+        for e in range(len(count)):
             rotation, translation, _, _ = blocks.both_ways(poses, b, e)
             blocks.finish(
-                b, e, sums[b, e], rotation, translation, (tan[b, i, 0], tan[b, i, 1]), (tan[b, j, 0], tan[b, j, 1]),
-                max(min(batch, count[e]), 1), edge_weight[b, e], measure, losses, grad_pose, grad_tan,
+                b, e, sums[b, e], rotation, translation, max(min(batch, count[e]), 1), edge_weight[b, e], measure,
+                losses, grad_pose, grad_tan,
             )  # fmt: skip
 
 
@@ -288,7 +289,7 @@ class Evaluator:
                 grad.reshape(worlds, flat), scale, out
             )
             measure = THREE_HALVES * neutral * w_3d
-            _finish(sums, count, batch, edges, poses, np.exp(log_tangent), weight, measure, losses, grad_pose, grad_tan)
+            _finish(sums, count, batch, poses, weight, measure, losses, grad_pose, grad_tan)
             grad_maps = out.copy_to_host().reshape(maps.shape)
         collect(edges, grad_tan, grad_log_tan)
         edge_loss, inlier_share, inlier_loss = torch.from_numpy(losses)  # [B, E] each

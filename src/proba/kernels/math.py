@@ -1,9 +1,8 @@
 """Closed forms of one match in float32, shared by the kernels: of numbers (a GPU thread) or of eight lanes (a CPU).
 
-Notation: q is the point in the target camera's frame, (a, b) = (q_x, q_y) / q_z where it is seen, o the observation
-there, r = (a, b) - o, s = a o_y - b o_x, Q = 1 + a^2 + b^2. Then the Mahalanobis distance of the 2D term is
-(|r|^2 + s^2) q_z^2 / (Q v): the inverse of J J^T needs no 2 x 2 matrix. Every derivative is a product of the same few
-numbers. There are no branches.
+Notation: q is the point in the target camera's frame, o = (o_x, o_y, 1) the observed ray there, n = q x o up to order
+and signs of its elements. The Mahalanobis distance of the 2D term is |n|^2 q_z^2 / (|q|^2 v): the inverse of J J^T
+needs no 2 x 2 matrix. Every derivative is a product of the same few numbers. There are no branches.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ZERO, HALF, ONE, THREE_HALVES = f32(0), f32(0.5), f32(1), f32(1.5)
 
 LOG2_E, LN2 = f32(1.4426950408889634), f32(0.6931471805599453)
 LOG_DEPTH_RANGE, LOG_VARIANCE_RANGE = f32(20), f32(30)  # no product of the closed forms overflows within
-VOLUME_RANGE = (f32(1e-37), f32(1e37))
+DENSITY_RANGE = (f32(1e-37), f32(1e37))
 CERTAIN = f32(47)
 """A match whose loss is this far above the outlier level weighs exactly nothing: arithmetic with the denormal numbers
 that its weight would bring about takes several times as long."""
@@ -33,8 +32,6 @@ E3, E4, E5 = f32(0.1666757509541915), f32(0.04191543141847106), f32(0.0082976476
 
 L0, L1, L2, L3 = f32(0.9999999178569582), f32(-0.5000034428219897), f32(0.3333560788579678), f32(-0.2497156019613199)
 L4, L5, L6, L7 = f32(0.19884235951231655), f32(-0.172124275516842), f32(0.16338142079299722), f32(-0.10378706586397797)
-P0, P1, P2, P3 = f32(0.9999998357285975), f32(-0.4999769926060309), f32(0.33280173156876575), f32(-0.24523584948576868)
-P4, P5, P6, P7 = f32(0.17825505128465802), f32(-0.10885790882407), f32(0.04494444637891559), f32(-0.00878329775396183)
 
 
 def exp(x):
@@ -84,38 +81,41 @@ def clamp(x, limit):
 
 
 @closed_form
-def log1p_unit(x):
-    """log(1 + x) for 0 <= x <= 1 to 2e-7. In nested form, as powers of a small x would be denormal numbers."""
-    return (((((((P7 * x + P6) * x + P5) * x + P4) * x + P3) * x + P2) * x + P1) * x + P0) * x
+def inverses(q_x, q_y, q_z, z_min):
+    """(1 / |q|^2, 1 / q_z) from one division, with q_z at least z_min."""
+    z = max(q_z, z_min)
+    norm = q_x * q_x + (q_y * q_y + z * z)
+    inverse = ONE / (norm * z)
+    return inverse * z, inverse * norm
 
 
 @closed_form
-def reprojection(q_x, q_y, q_z, o_x, o_y, precision, z_min):
-    """2D term of one direction and its gradients; `precision` is 1/v. All zero behind the camera.
+def reprojection(q_x, q_y, q_z, o_x, o_y, precision, z_min, inverse_norm, inverse_z):
+    """2D term of one direction and its gradients, all zero behind the camera.
 
-    L_2D = in_front (mahalanobis / 2 - log precision + log volume / 2 + log f_x + log f_y).
+    `precision` is 1/v; `inverse_norm` and `inverse_z` are what `inverses` gives.
 
-    Returns (in_front, mahalanobis, volume, dL/dq . q, dL/dq [3], dL/do [2]); dL/dlog v = in_front - mahalanobis / 2.
+    L_2D = in_front (mahalanobis / 2 - log precision - log density / 2 + log f_x + log f_y).
+
+    Returns (in_front, mahalanobis, density, dL/dq . q, dL/dq [3], dL/do [2]); dL/dlog v = in_front - mahalanobis / 2.
     """
     seen = q_z >= z_min
     in_front, precision = select(seen, ONE, ZERO), select(seen, precision, ZERO)
     z = max(q_z, z_min)
-    inverse_z = ONE / z
-    a, b = q_x * inverse_z, q_y * inverse_z
-    spread = a * a + (b * b + ONE)
-    inverse_spread = ONE / spread
-    r_x, r_y, s = a - o_x, b - o_y, a * o_y - b * o_x
-    m = precision * inverse_spread * (z * z)
-    mahalanobis = m * (r_x * r_x + r_y * r_y + s * s)
-    outward = (in_front - mahalanobis) * inverse_spread
-    g_a = m * (r_x + s * o_y) + outward * a
-    g_b = m * (r_y - s * o_x) + outward * b
-    along_q = mahalanobis - (in_front + in_front)  # a and b do not change along q, only z does
-    g_z = along_q - a * g_a - b * g_b
-    g_ox, g_oy = m * (-s * b - r_x), m * (s * a - r_y)
-    squeeze = inverse_z * inverse_z
-    volume = select(seen, spread * (squeeze * squeeze), ONE)  # |q|^2 / q_z^6
-    return in_front, mahalanobis, volume, along_q, g_a * inverse_z, g_b * inverse_z, g_z * inverse_z, g_ox, g_oy
+    z_2 = z * z
+    cosine_2 = z_2 * inverse_norm
+    m = precision * cosine_2
+    n_x, n_y, n_z = q_x - z * o_x, q_y - z * o_y, q_x * o_y - q_y * o_x
+    c_x, c_y, c_z = m * n_x, m * n_y, m * n_z
+    mahalanobis = c_x * n_x + (c_y * n_y + c_z * n_z)
+    outward = (in_front - mahalanobis) * inverse_norm
+    g_x = outward * q_x + (c_z * o_y + c_x)
+    g_y = outward * q_y + (c_y - c_z * o_x)
+    along_q = mahalanobis - (in_front + in_front)  # mahalanobis is quadratic in q, density of degree 4
+    g_z = (along_q - g_x * q_x - g_y * q_y) * inverse_z
+    g_ox, g_oy = -(c_z * q_y) - c_x * z, c_z * q_x - c_y * z
+    density = select(seen, cosine_2 * (z_2 * z_2), ONE)  # q_z^6 / |q|^2
+    return in_front, mahalanobis, density, along_q, g_x, g_y, g_z, g_ox, g_oy
 
 
 @closed_form
@@ -133,9 +133,12 @@ def overlap(e_x, e_y, e_z, precision_i, precision_j):
 
 @closed_form
 def posterior(loss, outlier_level):
-    """(robust loss, inlier probability): -log(e^-L + e^-L_out) and sigmoid(L_out - L)."""
+    """(a, b, inlier probability) of the robust loss -log(e^-L + e^-L_out) = a - log b with 1 <= b <= 2.
+
+    The sum of log b over many matches is the logarithm of a product. The probability is sigmoid(L_out - L).
+    """
     excess = loss - outlier_level
     distance = abs(excess)
     e = select(distance < CERTAIN, exp(-min(distance, CERTAIN)), ZERO)
-    p = ONE / (ONE + e)
-    return min(loss, outlier_level) - log1p_unit(e), select(excess > ZERO, e, ONE) * p
+    both = ONE + e
+    return min(loss, outlier_level), both, select(excess > ZERO, e, ONE) / both

@@ -1,7 +1,8 @@
 """Bilinear reads and writes of interleaved (log depth, log variance) maps, eight points at a time.
 
-The four cells around a point are two runs of four floats, one in each of two map rows. Eight runs are loaded and
-transposed in registers, so that a channel of a corner is one vector over the points.
+The four cells around a point are two runs of four floats, one in each of two map rows. A vector holds the runs of two
+points; transposing four vectors in registers makes a channel of a column one vector over the points. Whatever is done
+between the two map rows is done on runs, because that leaves half as many vectors to transpose.
 """
 
 from __future__ import annotations
@@ -17,17 +18,24 @@ from proba.kernels.simd import FAST, FLOAT, INT32, WIDTH, Lanes, address
 _INT8 = ir.IntType(8)
 _QUAD = ir.VectorType(FLOAT, 4)
 
+# Lanes of two vectors, taken in turn, one by one or by twos: from the first or from the second pair of each half.
+_LOW, _HIGH = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
+_FIRST, _SECOND = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
+
 
 def _shuffle(builder, a, b, lanes):
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), list(lanes)))
 
 
+def _spread(builder, vector, k):
+    """Lane k four times, then lane k + 4 four times: a factor of each point for its run."""
+    return _shuffle(builder, vector, vector, [k] * 4 + [k + 4] * 4)
+
+
 def _transpose(builder, a, b, c, d):
     """Transpose the 4 x 4 numbers in the lower halves of four vectors, and those in the upper halves."""
-    low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
-    first, second = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
-    ab, cd = ([_shuffle(builder, x, y, half) for half in (low, high)] for x, y in ((a, b), (c, d)))
-    return [_shuffle(builder, x, y, half) for x, y in zip(ab, cd, strict=True) for half in (first, second)]
+    ab, cd = ([_shuffle(builder, x, y, half) for half in (_LOW, _HIGH)] for x, y in ((a, b), (c, d)))
+    return [_shuffle(builder, x, y, half) for x, y in zip(ab, cd, strict=True) for half in (_FIRST, _SECOND)]
 
 
 def _runs(context, builder, sig, args):
@@ -53,12 +61,13 @@ def _sample_patches(typingctx, maps, base, stride, cells, at, right, below):
 
     def codegen(context, builder, sig, args):
         right, below = args[5:]
-        corners = []
+        rows = []
         for pointers in _runs(context, builder, sig, args):
             quads = [builder.load(p, align=4) for p in pointers]
-            wide = [_shuffle(builder, quads[k], quads[k + 4], range(WIDTH)) for k in range(4)]
-            corners.append(_transpose(builder, *wide))
-        columns = [_lerp(builder, a, b, below) for a, b in zip(*corners, strict=True)]
+            rows.append([_shuffle(builder, quads[k], quads[k + 4], range(WIDTH)) for k in range(4)])
+        upper, lower = rows
+        lines = [_lerp(builder, upper[k], lower[k], _spread(builder, below, k)) for k in range(4)]
+        columns = _transpose(builder, *lines)
         values = [_lerp(builder, columns[c], columns[c + 2], right) for c in (0, 1)]
         return context.make_tuple(builder, sig.return_type, values)
 
@@ -70,17 +79,20 @@ def _splat_patches(typingctx, maps, base, stride, cells, at, right, below, depth
     signature = types.void(maps, base, stride, cells, at, Lanes, Lanes, Lanes, Lanes)
 
     def codegen(context, builder, sig, args):
-        right, below, *grad = args[5:]
-        rights = [builder.fmul(g, right, flags=FAST) for g in grad]
-        columns = [builder.fsub(g, r, flags=FAST) for g, r in zip(grad, rights, strict=True)] + rights
-        lowers = [builder.fmul(c, below, flags=FAST) for c in columns]
+        right, below, depth, variance = args[5:]
+        columns = []
+        for half in (_LOW, _HIGH):
+            pair = _shuffle(builder, depth, variance, half)
+            rights = builder.fmul(pair, _shuffle(builder, right, right, half), flags=FAST)
+            lefts = builder.fsub(pair, rights, flags=FAST)
+            columns += [_shuffle(builder, lefts, rights, lanes) for lanes in (_FIRST, _SECOND)]
+        lowers = [builder.fmul(c, _spread(builder, below, k), flags=FAST) for k, c in enumerate(columns)]
         uppers = [builder.fsub(c, l, flags=FAST) for c, l in zip(columns, lowers, strict=True)]
-        quads = [_transpose(builder, *corner) for corner in (uppers, lowers)]
         runs = _runs(context, builder, sig, args)
         for k in range(WIDTH):
-            half = range(4) if k < 4 else range(4, 8)
-            for pointers, wide in zip(runs, quads, strict=True):
-                addend = _shuffle(builder, wide[k % 4], wide[k % 4], half)
+            own = range(4) if k < 4 else range(4, 8)
+            for pointers, wide in zip(runs, (uppers, lowers), strict=True):
+                addend = _shuffle(builder, wide[k % 4], wide[k % 4], own)
                 total = builder.fadd(builder.load(pointers[k], align=4), addend, flags=FAST)
                 builder.store(total, pointers[k], align=4)
         return context.get_dummy_value()
