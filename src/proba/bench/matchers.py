@@ -44,10 +44,13 @@ class StageClock:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.images = 1
         self._what, self._begin = "", 0.0
 
     def begin(self, what: str, total: int, unit: str) -> None:
         self.stop()
+        if what == "features":
+            self.images = max(self.images, total)
         self._what, self._begin = what, time.process_time()
 
     def advance(self) -> None: ...
@@ -77,7 +80,7 @@ def measure_set(folder: Path, matcher: str, *, max_pairs: int | None = None, den
         "pairs_tried": summary.pairs_tried,
         **compare_with_truth(matches, truth),
         "seconds_by_step": {step: round(seconds, 2) for step, seconds in clock.seconds.items()},
-        "seconds_per_image": round(features / summary.photos, 3),
+        "seconds_per_image": round(features / clock.images, 3),
         "seconds_per_pair": round((sum(clock.seconds.values()) - features) / max(1, summary.pairs_tried), 3),
     }
 
