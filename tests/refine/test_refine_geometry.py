@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from perturbed_world import perturbed_solution
+from perturbed_world import perturbed_solution, relative_errors_deg
 
+from proba.refine.adjust import Freedom
+from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import (
     K1,
     K2,
@@ -21,9 +23,17 @@ from proba.refine.bundle import (
 )
 from proba.refine.linearise import linearise
 from proba.refine.normal_equations import _gauge_directions, normal_equations
+from proba.refine.rescue import explained, grow
 from proba.refine.step import step_cameras
 from proba.refine.tracks import build_tracks
-from proba.refine.triangulate import points_from_depth_maps, reassess, refine_points, sample_maps, triangulate
+from proba.refine.triangulate import (
+    believable,
+    points_from_depth_maps,
+    reassess,
+    refine_points,
+    sample_maps,
+    triangulate,
+)
 from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty
 
 
@@ -74,6 +84,44 @@ def test_reassess_brings_lost_points_back(bundle: Bundle) -> None:
 def test_points_without_parallax_do_not_count(bundle: Bundle) -> None:
     placed = triangulate(bundle, 4.0)
     assert reassess(placed, 4.0, 179.0).share == 0.0
+
+
+def test_two_view_points_at_odd_depths_take_no_part(bundle: Bundle) -> None:
+    placed = triangulate(bundle, 4.0)
+    tracks = placed.tracks
+    two = np.flatnonzero(tracks.length > 2)[::5]  # cut to their first two observations
+    seen = np.ones(tracks.n_observations, bool)
+    for track in two:
+        seen[tracks.offset[track] + 2 : tracks.offset[track + 1]] = False
+    placed = replace(placed, alive=placed.alive & seen)
+    wrong = two[::2]
+    xyz = placed.xyz.copy()
+    xyz[wrong] = placed.centres.mean(axis=0) + 4.0 * (xyz[wrong] - placed.centres.mean(axis=0))
+    kept = believable(replace(placed, xyz=xyz)).alive_per_track() == 2
+    assert kept[wrong].mean() < 0.1
+    assert kept[two[1::2]].mean() > 0.85
+    assert (believable(placed).alive_per_track() >= 3).sum() == (placed.alive_per_track() >= 3).sum()
+
+
+def test_a_lost_world_is_grown_anew(room, room_matches) -> None:
+    """Nothing of the start is right: no pose, no focal length, no point."""
+    lost = perturbed_solution(room, room_matches, rotation_deg=90, position=2.0, focal_factor=1.7, depth_noise=1.0)
+    unit, images = unit_px(room_matches, lost), lost.graph.images
+    tracks = unit_tracks(build_tracks(room_matches, lost.graph), unit)
+    pairs = PairAgreement(
+        {
+            (i, j): (found.points_i / unit[i], found.points_j / unit[j])
+            for i, j in lost.graph.edges.tolist()
+            for found in [room_matches.pairs[int(images[i]), int(images[j])]]
+        }
+    )
+    start = points_from_depth_maps(bundle_from_solution(room_matches, lost, tracks), lost.log_depth)
+    grown = grow(start, pairs, Freedom(), good=0.75, threads=1)
+    assert explained(start, pairs) < 0.3
+    assert explained(grown, pairs) > 0.9
+    rotation, translation = relative_errors_deg(grown.cam_from_world, room.cam_from_world[images])
+    assert rotation.max() < 1
+    assert translation.max() < 2
 
 
 def test_maps_are_sampled_at_cell_centres() -> None:

@@ -9,11 +9,11 @@ import poselib
 from scipy.spatial import cKDTree
 
 from proba.geometry.epipolar import two_view_depths
-from proba.refine.adjust import SETTLE, Freedom, Round, adjust
+from proba.refine.adjust import ANNEALED, SETTLE, Freedom, Round, adjust
 from proba.refine.agreement import PairAgreement
-from proba.refine.bundle import Bundle, observation_rays
+from proba.refine.bundle import FX, FY, UNIT_SIDE_PX, Bundle, observation_rays
 from proba.refine.tracks import Tracks
-from proba.refine.triangulate import observed_depths, reassess
+from proba.refine.triangulate import observed_depths, reassess, triangulate
 
 MIN_CORE = 3
 PNP_PX, MIN_PNP_INLIERS = 6.0, 10
@@ -24,6 +24,9 @@ PNP_ITERATIONS, TWO_VIEW_ITERATIONS = 5000, 1000
 TWO_VIEW_PX, MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 1.5, 40, 0.5
 MIN_GAIN = 0.004
 """Gain in explained matches below which another round is not worth it."""
+
+GROW_FOV_DEG = (50.0, 66.0, 36.0, 85.0, 25.0)
+"""Fields of view that a world is grown with, the common ones first."""
 
 _REJOIN = (
     Round(loss_px=4, keep_px=10, tolerance=1e-3, iterations=10),
@@ -70,6 +73,59 @@ def rescue(
         if gain < MIN_GAIN:
             break
     return bundle, unplaced & ~pairs.core(bundle)
+
+
+def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, good: float, threads: int) -> Bundle:
+    """The cameras placed one by one, starting from the strongest pair, for several focal lengths; the best result.
+
+    For sets where wrong matches outweigh the right ones when all images move at once: a camera that is placed by the
+    points of others can leave its wrong matches aside. Ends when a share of `good` is explained.
+    """
+    best, best_share = bundle, -1.0
+    starts = [_with_fov(bundle, fov) for fov in GROW_FOV_DEG] if freedom.focal else [bundle]
+    for start in starts:
+        seeded, core = _strongest_pair(start, pairs)
+        # Two or three images say little about the focal length.
+        grown, placed = _rebuild(seeded, core, pairs, Freedom(focal=False), threads)
+        grown = adjust(grown, ANNEALED, freedom, images=None if placed.all() else placed, threads=threads)
+        share = explained(grown, pairs)
+        if share > best_share:
+            best, best_share = grown, share
+        if best_share > good:
+            break
+    return best
+
+
+def explained(bundle: Bundle, pairs: PairAgreement) -> float:
+    """How much a world explains: of the matches of all pairs, times of the observations of all tracks.
+
+    Epipolar lines say little where the field of view is narrow; tracks over several images do (dino_sparse).
+    """
+    return pairs.share(bundle) * bundle.share
+
+
+def _with_fov(bundle: Bundle, fov_deg: float) -> Bundle:
+    """The bundle with one field of view along the longest side of all cameras."""
+    intrinsics = bundle.intrinsics.copy()
+    intrinsics[:, [FX, FY]] = UNIT_SIDE_PX / 2 / np.tan(np.radians(fov_deg) / 2)
+    return replace(bundle, intrinsics=intrinsics)
+
+
+def _strongest_pair(bundle: Bundle, pairs: PairAgreement) -> tuple[Bundle, np.ndarray]:
+    """The bundle with the pair of most matches placed by its two-view geometry, and these two images [N] bool."""
+    i, j = (int(k) for k in pairs.pairs[pairs.weight.argmax()])
+    points = pairs.between(i, j)
+    assert points is not None
+    (xy_i, camera_i), (xy_j, camera_j) = (
+        _pinhole_view(bundle, image, xy) for image, xy in zip((i, j), points, strict=True)
+    )
+    ransac = {"max_epipolar_error": TWO_VIEW_PX, "max_iterations": TWO_VIEW_ITERATIONS}
+    pose, _ = poselib.estimate_relative_pose(xy_i, xy_j, camera_i, camera_j, ransac, {})
+    poses = bundle.cam_from_world.copy()
+    poses[i], poses[j] = np.eye(4), _pose_matrix(pose.R, pose.t)
+    core = np.zeros(bundle.n_images, bool)
+    core[[i, j]] = True
+    return triangulate(replace(bundle, cam_from_world=poses), SETTLE[0].keep_px, core), core
 
 
 def _rebuild(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from proba.dense import sample_maps
 from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
@@ -15,6 +16,9 @@ _REWEIGHT_ROUNDS = 3
 _PAIR_ROUNDS = 8
 """Random pairs of rays tried; with a third of wrong observations all of them are bad once in two hundred."""
 _FEW_HELD = 0.8
+NEIGHBOURS, DEPTH_MARGIN, RAY_NOISE_DEG = 8, 0.05, 0.1
+"""Neighbours in the image that judge the depth of a two-view point, how far beyond theirs it may lie (relative), and
+what rays that nearly meet may err in their angle."""
 
 
 def points_from_depth_maps(bundle: Bundle, log_depth: np.ndarray) -> Bundle:
@@ -153,17 +157,29 @@ def reassess(bundle: Bundle, max_error: float, min_angle_deg: float, images: np.
     return replace(bundle, alive=alive & keep[owner])
 
 
-def redundant_only(bundle: Bundle, min_per_image: int) -> Bundle:
-    """Let points that only two views hold take no part, unless their images have little else.
+def believable(bundle: Bundle) -> Bundle:
+    """Let two-view points take no part whose depth is unlike that of the points around them that more views hold.
 
-    Two rays always nearly meet, so that a wrong match along the epipolar line is not seen; a third ray tells.
+    Two rays always nearly meet, so that a wrong match along the epipolar line (the next window of a facade) is not
+    seen in its residual, only in its depth. A third ray would tell.
     """
     tracks = bundle.tracks
-    held = bundle.alive_per_track()[tracks.track_of_observation]  # [K]
-    checked = bundle.alive & (held >= 3)  # [K]
-    rich = np.bincount(tracks.image[checked], minlength=bundle.n_images) >= min_per_image  # [N]
-    needed = per_track_sum(tracks, bundle.alive & ~rich[tracks.image]) > 0  # [T]
-    return replace(bundle, alive=checked | (bundle.alive & needed[tracks.track_of_observation]))
+    checked = bundle.alive & (bundle.alive_per_track() >= 3)[tracks.track_of_observation]  # [K]
+    unchecked = bundle.alive & ~checked
+    log_depth = np.log(np.maximum(observed_depths(bundle), 1e-9))  # [K]
+    margin = (DEPTH_MARGIN + RAY_NOISE_DEG / np.maximum(ray_angles_deg(bundle), 1e-3))[tracks.track_of_observation]
+    odd = np.zeros(tracks.n_observations, bool)
+    for image in range(bundle.n_images):
+        here = tracks.image == image
+        around, doubtful = np.flatnonzero(here & checked), np.flatnonzero(here & unchecked)
+        if len(around) < NEIGHBOURS or not len(doubtful):
+            continue
+        _, nearest = cKDTree(tracks.xy[around]).query(tracks.xy[doubtful], k=NEIGHBOURS)
+        near = log_depth[around[nearest]]  # [D, NEIGHBOURS]
+        nearer, farther = near.min(axis=1) - margin[doubtful], near.max(axis=1) + margin[doubtful]
+        odd[doubtful] = (log_depth[doubtful] < nearer) | (log_depth[doubtful] > farther)
+    wrong = per_track_sum(tracks, odd) > 0  # [T]
+    return replace(bundle, alive=bundle.alive & ~wrong[tracks.track_of_observation])
 
 
 def observed_depths(bundle: Bundle) -> np.ndarray:
