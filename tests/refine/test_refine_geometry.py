@@ -184,6 +184,22 @@ def test_uncertainty_is_finite_positive_and_falls_with_more_data(bundle: Bundle)
     assert 1.4 < ratio < 3.0  # a quarter of the data: about twice the deviation
 
 
+def test_errors_that_neighbours_share_widen_the_deviation(bundle: Bundle) -> None:
+    """A distortion that the model lacks counts more than the same residuals at random."""
+    placed = refine_points(triangulate(bundle, 4.0), 2.0)
+    tracks, free = placed.tracks, np.zeros(placed.intrinsics.shape, bool)
+    free[:, 0] = True
+    centred = tracks.xy / placed.camera_size[placed.camera_of_image[tracks.image]] - 0.5  # [K, 2]
+    shift = 12 * centred * (centred**2).sum(axis=1, keepdims=True)
+    mixed = np.random.default_rng(0).permutation(shift)
+
+    def focal_std(xy: np.ndarray) -> float:
+        moved = refine_points(replace(placed, tracks=replace(tracks, xy=xy)), 2.0)
+        return float(camera_uncertainty(moved, normal_equations(moved, free, 2.0)).intrinsics_std[0, 0])
+
+    assert focal_std(tracks.xy + shift) > 1.5 * focal_std(tracks.xy + mixed)
+
+
 def test_unseen_images_get_a_large_finite_deviation(bundle: Bundle) -> None:
     placed = triangulate(bundle, 4.0)
     blind = replace(placed, alive=placed.alive & (placed.tracks.image != 2))

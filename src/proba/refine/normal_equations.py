@@ -16,6 +16,8 @@ import numpy as np
 from proba.refine.bundle import Bundle
 from proba.refine.linearise import N_POSE, linearise
 
+CELLS = 4
+"""Cells of the image plane along a side; the gradient is kept for each of them."""
 _CHUNK = 20_000
 """Tracks that are linearised at a time; the derivatives need memory."""
 
@@ -25,6 +27,7 @@ class Part:
     """Derivatives of the observations that hold (U of them), sorted by track."""
 
     begin: np.ndarray  # [T + 1], observations of each track
+    cell: np.ndarray  # [U], cell of the image plane where the observation's track begins
     block: np.ndarray  # [U, 12], system columns of pose and intrinsics, -1: fixed
     square: np.ndarray  # [U], squared residuals
     weight: np.ndarray  # [U], of the Cauchy loss
@@ -37,10 +40,10 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
-    """System [D, D] and gradient [D] for the cameras: poses first, then the free intrinsics."""
+    """System [D, D] and gradients for the cameras: poses first, then the free intrinsics."""
 
     system: np.ndarray  # [D, D]
-    gradient: np.ndarray  # [D]
+    gradients: np.ndarray  # [CELLS^2, D], what the tracks of each cell of the image plane add to the gradient
     columns: np.ndarray  # [C, 6], column of each intrinsic, -1: fixed
     observed: np.ndarray  # [D] bool, columns that observations touch
     n_observations: int
@@ -51,9 +54,13 @@ class NormalEquations:
     """Sum of weight^2 residual^2."""
 
     @property
+    def gradient(self) -> np.ndarray:  # [D]
+        return self.gradients.sum(axis=0)
+
+    @property
     def noise2(self) -> float:
         """Variance of one image coordinate: E[psi^2] / E[psi']^2; psi' of the Cauchy loss averages to weight^2."""
-        degrees = 2 * self.n_observations - 3 * self.n_points - len(self.gradient) + 7
+        degrees = 2 * self.n_observations - 3 * self.n_points - len(self.system) + 7
         return self.weighted_square / max(degrees, 1) / max(self.mean_weight2, 1e-12) ** 2
 
     def inverse(self, bundle: Bundle) -> np.ndarray:
@@ -76,7 +83,7 @@ def normal_equations(bundle: Bundle, free: np.ndarray, loss_px: float) -> Normal
     """Equations of all observations that hold, with Cauchy weights; `free` [C, 6] bool are the free intrinsics."""
     columns = free_columns(bundle, free)  # [C, 6]
     n_columns = N_POSE * bundle.n_images + int(free.sum())
-    system, gradient = np.zeros((n_columns, n_columns)), np.zeros(n_columns)
+    system, gradients = np.zeros((n_columns, n_columns)), np.zeros(CELLS**2 * n_columns)
     observed = np.zeros(n_columns, bool)
     weights, n_points, weighted_square = [], 0, 0.0
     for part in parts(bundle, columns, loss_px):
@@ -85,7 +92,8 @@ def normal_equations(bundle: Bundle, free: np.ndarray, loss_px: float) -> Normal
         _subtract_pairs(system, part.begin, part.block, part.gain, part.coupling)
         touched = part.block >= 0  # [U, 12]
         values = np.einsum("uai,ua->ui", part.by_camera, part.pull)  # [U, 12]
-        gradient += np.bincount(part.block[touched], values[touched], n_columns)
+        place = part.cell[:, None] * n_columns + part.block  # [U, 12]
+        gradients += np.bincount(place[touched], values[touched], len(gradients))
         observed[part.block[touched]] = True
         weights.append(part.weight)
         n_points += int(np.count_nonzero(np.diff(part.begin)))
@@ -93,7 +101,7 @@ def normal_equations(bundle: Bundle, free: np.ndarray, loss_px: float) -> Normal
     weight = np.concatenate(weights) if weights else np.zeros(0)
     return NormalEquations(
         system=system,
-        gradient=gradient,
+        gradients=gradients.reshape(-1, n_columns),
         columns=columns,
         observed=observed,
         n_observations=len(weight),
@@ -122,6 +130,9 @@ def _part(bundle: Bundle, block: np.ndarray, loss_px: float) -> Part:
     residual, by_camera, by_point = linearise(bundle, kept)  # [U, 2], [U, 2, 12], [U, 2, 3]
     owner = tracks.track_of_observation[kept]  # [U]
     begin = np.searchsorted(owner, np.arange(tracks.n_tracks + 1))  # [T + 1]
+    start = tracks.offset[:-1]  # [T]
+    relative = tracks.xy[start] / bundle.camera_size[bundle.camera_of_image[tracks.image[start]]]  # [T, 2], in [0, 1]
+    column, row = np.clip(relative * CELLS, 0, CELLS - 1).astype(np.int64).T  # [T] each
     square = (residual**2).sum(axis=1)  # [U]
     weight = 1 / (1 + square / loss_px**2)  # [U]
     inverse = _point_inverses(begin, weight, by_point)  # [T, 3, 3]
@@ -131,6 +142,7 @@ def _part(bundle: Bundle, block: np.ndarray, loss_px: float) -> Part:
     shift = np.einsum("tij,tj->ti", inverse, total)[owner]  # [U, 3], what the point would do by itself
     return Part(
         begin=begin,
+        cell=(row * CELLS + column)[owner],
         block=block[tracks.image[kept]],
         square=square,
         weight=weight,

@@ -29,11 +29,15 @@ class CameraUncertainty:
 def camera_uncertainty(bundle: Bundle, equations: NormalEquations) -> CameraUncertainty:
     """Covariance of the cameras, scaled by the variance of the residuals that are left.
 
-    It is relative to the mean of all cameras (least trace), because nothing fixes the world.
+    It is relative to the mean of all cameras (least trace), because nothing fixes the world. Residuals of real photos
+    are not independent: what the lens model lacks moves neighbours together. So the standard deviation is at least how
+    much the parts of the image plane disagree on the cameras (a cluster-robust estimate).
     """
+    inverse = equations.inverse(bundle)  # [D, D]
     # The system is weighted, so its inverse is too large by the mean weight.
-    scale = equations.noise2 * equations.mean_weight
-    covariance = scale * equations.inverse(bundle)  # [D, D]
+    covariance = equations.noise2 * equations.mean_weight * inverse
+    wider = np.maximum(_disagreement(equations, inverse) / np.sqrt(np.maximum(np.diag(covariance), 1e-30)), 1.0)
+    covariance *= wider[:, None] * wider[None]
     covariance += np.diag(np.where(equations.observed, 0.0, UNSEEN_STD**2))
     variance = np.maximum(np.diag(covariance), 0.0)  # [D]
     columns = equations.columns
@@ -48,6 +52,16 @@ def camera_uncertainty(bundle: Bundle, equations: NormalEquations) -> CameraUnce
         pose_std=np.sqrt(variance[: N_POSE * bundle.n_images]).reshape(-1, N_POSE),
         intrinsics_std=np.sqrt(intrinsics_var),
     )
+
+
+def _disagreement(equations: NormalEquations, inverse: np.ndarray) -> np.ndarray:  # [D]
+    """Standard deviation of the cameras if each cell of the image plane is one independent observation."""
+    cells = equations.gradients[np.abs(equations.gradients).max(axis=1) > 0]  # [G, D]
+    if len(cells) < 2:
+        return np.zeros(len(inverse))
+    length = equations.mean_weight / max(equations.mean_weight2, 1e-12)  # see `step_cameras`
+    moves = length * (cells - cells.mean(axis=0)) @ inverse  # [G, D]
+    return np.sqrt((moves**2).sum(axis=0) * len(cells) / (len(cells) - 1))
 
 
 def point_std(bundle: Bundle, cameras: CameraUncertainty, loss_px: float) -> np.ndarray:
