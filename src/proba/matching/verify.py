@@ -25,8 +25,8 @@ class VerifyOptions:
     min_inliers: int = 15
     """Fewer matches carry no relative pose worth having."""
     min_share: float = 0.25
-    """Of all matches of the pair, so many must agree. With SIFT, castle_p19 keeps 81 true and 2 false pairs then (86 and 6
-    with 0.2, 78 and none with 0.3)."""
+    """Of all matches of the pair, so many must agree. With SIFT, castle_p19 keeps 81 true and 2 false pairs then (with
+    0.2 86 and 6, with 0.3 78 and none)."""
     max_log10_chance: float = -6.0
     """Logarithm of the number of fundamental matrices as well supported that random matches would give."""
     cell_px: float = 0.0

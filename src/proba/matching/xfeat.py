@@ -56,7 +56,7 @@ class XFeat:
     keep_features = True
     preview = 0
     # Two matches for each pair of cells: stricter against chance. True and false pairs kept: dino_sparse 32 and 0 (34
-    # and 3 with -14), eth3d_pipes 43 and 0 (45 and 0), temple_sparse 28 and 27 (28 and 49), herzjesu_p8 28 and 0 (same).
+    # and 3 with -14), eth3d_pipes 43 and 0 (45 and 0), temple_sparse 28 and 27 (28 and 49), herzjesu_p8 28 and 0.
     bounds = replace(SEMI_DENSE, max_log10_chance=-24.0)
 
     def __init__(self, weights: Path | None = None, options: XFeatOptions | None = None):
