@@ -123,8 +123,8 @@ def test_nearest_neighbours_equal_the_plain_computation(monkeypatch, native, neg
     near = nearest.mutual_nearest(one, other)
     np.testing.assert_array_equal(near.rows, rows)
     np.testing.assert_array_equal(near.columns, forward[rows])
-    np.testing.assert_allclose(near.best * 175**2, product.max(axis=1)[rows], rtol=1e-6)
-    np.testing.assert_allclose(near.second * 175**2, np.sort(product, axis=1)[rows, -2], rtol=1e-6)
+    np.testing.assert_allclose(near.best * 174**2, product.max(axis=1)[rows], rtol=1e-6)
+    np.testing.assert_allclose(near.second * 174**2, np.sort(product, axis=1)[rows, -2], rtol=1e-6)
     keep = nearest.passes_ratio(near.best, near.second, 0.9)
     assert 0 < keep.sum() < len(keep)
     assert len(nearest.mutual_nearest(one[:0], other).rows) == len(nearest.mutual_nearest(one, other[:0]).rows) == 0
@@ -136,7 +136,7 @@ def test_products_of_the_most_alike_descriptors_do_not_overflow():
     one = nearest.codes(one / np.linalg.norm(one, axis=1, keepdims=True))
     near = nearest.mutual_nearest(one, one)
     np.testing.assert_array_equal(
-        near.best, (one.astype(np.float32) ** 2).sum(axis=1)[near.rows] * np.float32(1 / 175**2)
+        near.best, (one.astype(np.float32) ** 2).sum(axis=1)[near.rows] * np.float32(1 / 174**2)
     )
     with pytest.raises(ValueError, match="129 dimensions"):
         nearest.codes(np.zeros((1, 129)))
