@@ -41,10 +41,10 @@ def test_server_prints_its_address_and_ends_on_ctrl_c(folder):
     try:
         line = process.stdout.readline()
         url = re.search(r"http://127\.0\.0\.1:\d+", line)[0]
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             assert b"<html" in answer.read()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 0 and "Traceback" not in errors
