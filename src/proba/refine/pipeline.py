@@ -270,7 +270,7 @@ def _finish(
     """The last adjustment, with more tracks; only `placed` images [N] bool take part."""
     everyone = None if placed.all() else placed
     full = triangulate(bundle.with_tracks(tracks), 2 * last.keep_px, everyone)
-    for step in (last, replace(last, tolerance=1e-6)):
+    for step in (replace(last, tolerance=1e-3), last):
         full = adjust_with_model(believable(full), (step,), freedom, options, everyone)
     return full
 
