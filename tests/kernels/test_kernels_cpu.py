@@ -139,3 +139,17 @@ def test_chunks_have_about_the_same_number_of_matches():
     shares = [cost[a:b].sum() for a, b in pairwise(borders)]
     assert borders[0] == 0 and borders[-1] == 18
     assert max(shares) - min(shares) <= 2 * cost.max()
+
+
+@pytest.mark.parametrize("worlds", [1, 2, 5, 13])
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_threads_that_take_turns_get_the_same_number_of_matches(worlds, threads):
+    count = np.full(50, 100, np.int64)
+    borders = cpu._borders(count, 512, worlds, threads)
+    assert borders[0] == 0 and borders[-1] == worlds * len(count)
+    finished = [0] * threads
+    for a, b in pairwise(borders):
+        finished[finished.index(min(finished))] += b - a
+    assert max(finished) - min(finished) <= 1
+    within_worlds = sum(border % len(count) > 0 for border in borders)
+    assert within_worlds < threads  # each costs a buffer for the map gradients of a world

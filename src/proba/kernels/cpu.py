@@ -226,7 +226,8 @@ def evaluate(
         f32(options.w_3d), f32(options.measure == "neutral"), f32(options.z_min),
     )  # fmt: skip
     edges, _, count = packed.arrays[:3]
-    _run_chunks(_split(count, batch, worlds, threads or torch.get_num_threads()), inputs, outputs[:4], space)
+    threads = threads or torch.get_num_threads()
+    _run_chunks(_borders(count, batch, worlds, threads), threads, inputs, outputs[:4], space)
     collect(edges, outputs[2], outputs[4])
     edge_loss, inlier_share, inlier_loss = results[0]  # [B, E] each
     return EdgeEvaluation(
@@ -239,15 +240,27 @@ def evaluate(
     )
 
 
-def _run_chunks(borders: np.ndarray, inputs: tuple, outputs: tuple[np.ndarray, ...], space: Workspace) -> None:
-    """Run the chunks of the task list on one thread each, then add up the map gradients of worlds they share."""
+def _borders(count: np.ndarray, batch: int, worlds: int, threads: int) -> list[int]:
+    """Borders of the chunks that threads take in turn: single worlds, then as many equal parts of the rest as threads.
+
+    A thread that the machine disturbs takes fewer worlds. The last parts are equal so that nobody waits on a quiet one.
+    """
+    single = (worlds - 1) // threads * threads if threads > 1 else 0
+    rest = single * len(count) + _split(count, batch, worlds - single, threads)
+    return [world * len(count) for world in range(single)] + rest.tolist()
+
+
+def _run_chunks(
+    borders: list[int], threads: int, inputs: tuple, outputs: tuple[np.ndarray, ...], space: Workspace
+) -> None:
+    """Run the chunks of the task list, then add up the map gradients of worlds that several chunks share."""
     losses, *_, grad_maps = outputs
     num_edges = losses.shape[2]
     if num_edges == 0:
         grad_maps.fill(0)
         return
     jobs, shared = [], []
-    for chunk, (first, last) in enumerate(pairwise(borders.tolist())):
+    for chunk, (first, last) in enumerate(pairwise(borders)):
         if first == last:
             continue
         private, owns_first = grad_maps[0], first % num_edges == 0
@@ -255,10 +268,16 @@ def _run_chunks(borders: np.ndarray, inputs: tuple, outputs: tuple[np.ndarray, .
             private = space.buffer(f"private {chunk}", *grad_maps.shape[1:])[1]
             shared.append((first // num_edges, private))
         jobs.append((first, last, *inputs, owns_first, *outputs, private))
-    others = [_pool().submit(_run, *job) for job in jobs[1:]]
-    _run(*jobs[0])
-    for job in others:
-        job.result()
+    queue = iter(jobs)
+
+    def work() -> None:
+        for job in queue:  # the next one that no thread has taken
+            _run(*job)
+
+    others = [_pool().submit(work) for _ in range(min(threads, len(jobs)) - 1)]
+    work()
+    for other in others:
+        other.result()
     for world, private in shared:  # in the order of the chunks, whoever was first: same bits every time
         grad_maps[world] += private
 
