@@ -8,10 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pycolmap
 
-from proba.refine.bundle import FX, FY, MODEL_PARAMETERS, Bundle
+from proba.refine.bundle import FX, FY, MODEL_PARAMETERS, Bundle, reprojection_errors
 from proba.refine.triangulate import reassess
 
 pycolmap.logging.minloglevel = int(pycolmap.logging.ERROR)
+
+LOSS_PER_NOISE, FINAL_LOSS_PX = 2.0, (0.3, 2.0)
+"""Scale of the last robust loss in standard deviations of the noise, and its bounds in pixels."""
+KEEP_PX, KEEP_PER_NOISE = (4.0, 8.0), 4.0
+"""Bounds of the largest error of an observation in the result (image of 1024 px), and the same in noise units."""
+MIN_ANGLE_DEG = 0.3
 
 _FOCAL_BOUNDS = (0.15, 20.0)
 """Focal length in longest sides (147 to 3 degrees); what leaves these bounds has diverged."""
@@ -46,6 +52,17 @@ SETTLE = (
     Round(loss_px=2, keep_px=4, min_angle_deg=0.3, tolerance=1e-4),
 )
 """From a world that is right up to a few pixels."""
+
+
+def noise_round(bundle: Bundle) -> Round:
+    """A round whose loss and whose bound are as wide as the noise of the matches."""
+    error = reprojection_errors(bundle)[bundle.alive]  # [U]
+    noise_px = float(np.median(error)) / np.sqrt(2 * np.log(2)) if len(error) else 1.0
+    return Round(
+        loss_px=float(np.clip(LOSS_PER_NOISE * noise_px, *FINAL_LOSS_PX)),
+        keep_px=float(np.clip(KEEP_PER_NOISE * noise_px, *KEEP_PX)),
+        min_angle_deg=MIN_ANGLE_DEG,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ import numpy as np
 from proba.errors import GeometryError
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
-from proba.refine.adjust import ANNEALED, Freedom, Round, adjust
+from proba.refine.adjust import ANNEALED, Freedom, Round, adjust, noise_round
 from proba.refine.agreement import PairAgreement
 from proba.refine.assemble import assemble, to_root_frame
-from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
+from proba.refine.bundle import Bundle, bundle_from_solution, unit_px, unit_tracks
 from proba.refine.degeneracy import degeneracy_notes
 from proba.refine.model import (
     CameraTrial,
@@ -41,13 +41,8 @@ POOR_SHARE = 0.75
 most 0.57. Another way is tried then."""
 AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 """Two worlds are the same when their rotations and explained shares differ by less."""
-KEEP_PX, KEEP_PER_NOISE = (4.0, 8.0), 4.0
-"""Bounds of the largest error of an observation in the result (image of 1024 px), and the same in noise units."""
-MIN_ANGLE_DEG = 0.3
 MAX_STEPS = 4
 """Steps of all cameras on all points; more than one only where the cost is not quadratic yet."""
-LOSS_PER_NOISE, FINAL_LOSS_PX = 2.0, (0.3, 2.0)
-"""Scale of the last robust loss in standard deviations of the noise, and its bounds in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +123,7 @@ def refine(
                 bundle, freedom, placed_again, unplaced = own, Freedom(), placed_again | again, lost
     with clock("final adjustment"):
         more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
-        last = _last_round(bundle)
+        last = noise_round(bundle)
         bundle = _finish(bundle, more, last, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)
     with clock("points"):
@@ -251,17 +246,6 @@ def _rescue(
     better, unplaced = rescue(bundle, pairs, freedom, rounds=options.rescue_rounds, threads=options.threads)
     placed_again = ~before & ~unplaced if better is not bundle else nobody
     return better, placed_again, unplaced
-
-
-def _last_round(bundle: Bundle) -> Round:
-    """The last adjustment: its loss and its bound are as wide as the noise of the matches."""
-    error = reprojection_errors(bundle)[bundle.alive]  # [U]
-    noise_px = float(np.median(error)) / np.sqrt(2 * np.log(2)) if len(error) else 1.0
-    return Round(
-        loss_px=float(np.clip(LOSS_PER_NOISE * noise_px, *FINAL_LOSS_PX)),
-        keep_px=float(np.clip(KEEP_PER_NOISE * noise_px, *KEEP_PX)),
-        min_angle_deg=MIN_ANGLE_DEG,
-    )
 
 
 def _finish(
