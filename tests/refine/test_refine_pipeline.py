@@ -117,11 +117,12 @@ def test_own_camera_for_each_image(room, room_matches) -> None:
     assert np.abs(focal / room.intrinsics[0, 0] - 1).max() < 0.05
 
 
-def shifted(matches: Matches, shift: tuple[float, float]) -> Matches:
-    """The same matches as seen by a sensor whose principal point is off the centre."""
+def shifted(matches: Matches, shift: tuple[float, float], images: range | None = None) -> Matches:
+    """The same matches as seen by a sensor whose principal point is off the centre, in all or in some images."""
     moved = Matches(images=matches.images)
+    by = [np.float32(shift if images is None or k in images else (0, 0)) for k in range(len(matches.images))]
     for (i, j), pair in matches.pairs.items():
-        moved.add(i, j, pair.points_i + np.float32(shift), pair.points_j + np.float32(shift))
+        moved.add(i, j, pair.points_i + by[i], pair.points_j + by[j])
     return moved
 
 
@@ -151,6 +152,14 @@ def test_shifted_principal_point_is_found(room, precise) -> None:
     assert np.allclose(found, [12, -8], atol=2.5)
     centred = refine(matches, [perturbed_solution(room, matches)], replace(FAST, principal_point="centre"))
     assert np.allclose(centred.reconstruction.cameras[0].principal_point_px, [room.width / 2, room.height / 2])
+
+
+def test_principal_point_must_help_in_every_image(room, precise) -> None:
+    matches = shifted(precise, (12.0, -8.0), range(3))
+    result = refine(matches, [perturbed_solution(room, matches)], FAST)
+    assert next(trial for trial in result.trials if trial.name == "principal point").evidence > 0
+    centre = [room.width / 2, room.height / 2]
+    assert np.allclose(result.reconstruction.cameras[0].principal_point_px, centre)
 
 
 def test_radial_distortion_is_found_and_can_be_forbidden(room, precise) -> None:
@@ -268,6 +277,14 @@ def test_two_cameras_of_one_size_are_told_apart() -> None:
 def test_one_camera_with_a_shifted_principal_point_stays_one() -> None:
     scene = make_scene("object", n_images=8, seed=0)
     scene.intrinsics[:, 2] += 0.03 * scene.width
+    matches = nameless(scene_matches(scene, grid=24, noise_px=0.6, seed=1))
+    result = refine(matches, [perturbed_solution(scene, matches, rotation_deg=2)], FAST)
+    assert len(result.reconstruction.cameras) == 1
+
+
+def test_focal_lengths_that_hardly_differ_stay_one() -> None:
+    scene = make_scene("object", n_images=8, seed=0)
+    scene.intrinsics[::2, :2] *= 1.05
     matches = nameless(scene_matches(scene, grid=24, noise_px=0.6, seed=1))
     result = refine(matches, [perturbed_solution(scene, matches, rotation_deg=2)], FAST)
     assert len(result.reconstruction.cameras) == 1
