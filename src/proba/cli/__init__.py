@@ -7,8 +7,12 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
+from types import NoneType
+from typing import get_args
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from proba._version import __version__
 from proba.errors import ProbaError
@@ -39,15 +43,8 @@ def main(argv: list[str] | None = None) -> None:
         print(f"proba {__version__}")
         return
     try:
-        if argv[:1] == ["bench"]:
-            import_module("proba.cli.bench").main(argv[1:])
-        elif argv and argv[0] in COMMANDS:
-            tyro.cli(_function(argv[0]), prog=f"proba {argv[0]}", args=argv[1:])
-        else:
-            functions = {name: _function(name) for name in COMMANDS}
-            tyro.extras.subcommand_cli_from_dict(
-                functions, prog="proba", description=DESCRIPTION, args=argv or ["--help"]
-            )
+        with _optional_values():
+            _dispatch(argv)
     except ProbaError as error:
         print(f"proba: {error}", file=sys.stderr)
         sys.exit(2)
@@ -57,6 +54,37 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("proba: interrupted; run the same command with --resume to go on", file=sys.stderr)
         sys.exit(130)
+
+
+def _dispatch(argv: list[str]) -> None:
+    if argv[:1] == ["bench"]:
+        import_module("proba.cli.bench").main(argv[1:])
+    elif argv and argv[0] in COMMANDS:
+        tyro.cli(_function(argv[0]), prog=f"proba {argv[0]}", args=argv[1:])
+    else:
+        functions = {name: _function(name) for name in COMMANDS}
+        tyro.extras.subcommand_cli_from_dict(functions, prog="proba", description=DESCRIPTION, args=argv or ["--help"])
+
+
+def _optional_values() -> ConstructorRegistry:
+    """The help says PATH where it would say {None}|PATH: leave an option out, and nothing is what it gets."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+        if len(kinds) + 1 != len(get_args(info.type)) or kinds not in ([Path], [str], [int], [float]):
+            return None
+        (kind,) = kinds
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=kind.__name__.upper(),
+            instance_from_str=lambda words: kind(words[0]),
+            is_instance=lambda value: value is None or isinstance(value, kind),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry
 
 
 def _function(command: str) -> Callable[..., None]:
