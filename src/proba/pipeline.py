@@ -15,7 +15,6 @@ from proba.matches import Matches
 from proba.reconstruction import Reconstruction
 from proba.refine import RefineOptions, RefineResult, refine
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
-from proba.threads import one_library_thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +162,7 @@ def _solve_piece(
     solver = solve_graph(matches, graph, options.solver, callback=watch.iteration, checkpoint=checkpoint, resume=resume)
     solved = time.perf_counter()
     watch.stage("refining")
-    with one_library_thread():
-        result = refine(matches, solver.solutions(), options.refine, progress=watch.stage)
+    result = refine(matches, solver.solutions(), options.refine, progress=watch.stage)
     piece = Piece(
         reconstruction=result.reconstruction,
         hypotheses=_hypotheses(solver, result),

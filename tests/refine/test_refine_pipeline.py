@@ -270,6 +270,8 @@ def test_two_cameras_of_one_size_are_told_apart() -> None:
     rec = result.reconstruction
     focal = np.array([rec.cameras[c].focal_px[0] for c in rec.camera_of_image])
     assert np.abs(focal / scene.intrinsics[solution.graph.images, 0] - 1).max() < 0.02
+    forced = refine(matches, [solution], replace(FAST, distortion="simple")).reconstruction
+    assert {camera.model for camera in forced.cameras} == {"SIMPLE_RADIAL"}
     # Who says that they share a camera is taken at his word.
     assert len(refine(matches, [solution], replace(FAST, share="all")).reconstruction.cameras) == 1
 

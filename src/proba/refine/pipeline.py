@@ -32,6 +32,7 @@ from proba.refine.tracks import Tracks, build_tracks, select_tracks
 from proba.refine.triangulate import believable, points_from_depth_maps, reassess, refine_points, triangulate
 from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty, point_std
 from proba.solution import Solution
+from proba.threads import one_library_thread
 
 MIN_TRACKS = 8
 MIN_IMAGES = 4
@@ -76,6 +77,7 @@ class RefineResult:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+@one_library_thread()
 def refine(
     matches: Matches,
     solutions: Sequence[Solution],
@@ -120,7 +122,8 @@ def refine(
         if own is not None:
             own, again, lost = _rescue(own, pairs, Freedom(), options)
             if better_apart(bundle, own, pairs):
-                bundle, freedom, placed_again, unplaced = own, Freedom(), placed_again | again, lost
+                bundle, freedom, trials = select_camera_model(own, options)
+                placed_again, unplaced = placed_again | again, lost
     with clock("final adjustment"):
         more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
         last = noise_round(bundle)
