@@ -105,25 +105,24 @@ def refine(
         solution, bundle, worlds = _polish_worlds(matches, solutions, few, pairs, freedom, options, clock)
     with clock("rescue"):
         bundle, placed_again, unplaced = _rescue(bundle, pairs, freedom, options)
-    if explained(bundle, pairs) < POOR_SHARE and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
+    rough = points_from_depth_maps(bundle_from_solution(matches, solution, few), solution.log_depth)
+    doubtful = _doubtful(matches, solution, options)
+    with clock("cameras"):
+        # A wrong common focal length may have misplaced those that could not be placed.
+        own = _apart(rough if unplaced.any() else bundle, doubtful, pairs, options)
+    found = max(explained(world, pairs) for world in (bundle, own[0] if own else bundle))
+    if found < POOR_SHARE and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
             grown = grow(bundle, pairs, freedom, good=POOR_SHARE, threads=options.threads)
             if explained(grown, pairs) > explained(bundle, pairs):
                 bundle, _, unplaced = _rescue(grown, pairs, freedom, options)
                 placed_again = ~unplaced
+                own = _apart(rough if unplaced.any() else bundle, doubtful, pairs, options)
     with clock("camera model"):
-        plain = bundle
-        bundle, freedom, trials = select_camera_model(plain, options)
-    with clock("cameras"):
-        start = plain
-        if unplaced.any():  # a wrong common focal length may have misplaced them
-            start = points_from_depth_maps(bundle_from_solution(matches, solution, few), solution.log_depth)
-        own = separate_cameras(start, _doubtful(matches, solution, options), options)
-        if own is not None:
-            own, again, lost = _rescue(own, pairs, Freedom(), options)
-            if better_apart(bundle, own, pairs):
-                bundle, freedom, trials = select_camera_model(own, options)
-                placed_again, unplaced = placed_again | again, lost
+        bundle, freedom, trials = select_camera_model(bundle, options)
+        if own and better_apart(bundle, own[0], pairs):
+            bundle, freedom, trials = select_camera_model(own[0], options)
+            placed_again, unplaced = placed_again | own[1], own[2]
     with clock("final adjustment"):
         more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
         last = noise_round(bundle)
@@ -236,6 +235,14 @@ def _doubtful(matches: Matches, solution: Solution, options: RefineOptions) -> n
     """Images [N] bool that share a camera with others only because they have one size."""
     nameless = np.array([not matches.images[k].camera_key for k in solution.graph.images])  # [N]
     return nameless & (options.share == "camera")
+
+
+def _apart(
+    bundle: Bundle, doubtful: np.ndarray, pairs: PairAgreement, options: RefineOptions
+) -> tuple[Bundle, np.ndarray, np.ndarray] | None:
+    """The bundle with a focal length for each `doubtful` image [N] bool, and what `_rescue` says of its images."""
+    own = separate_cameras(bundle, doubtful, options)
+    return None if own is None else _rescue(own, pairs, Freedom(), options)
 
 
 def _rescue(
