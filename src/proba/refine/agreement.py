@@ -36,7 +36,13 @@ class PairAgreement:
             potential.append(_explained_by_pair(x[take], y[take]))
         self.potential = np.array(potential)  # [E] share of the matches
         # Matches beyond a few hundred say nothing new about a pair.
-        self.weight = self.potential * np.array([min(len(x), SAMPLES) for x, _ in self.points], float)  # [E]
+        self.count = np.array([min(len(x), SAMPLES) for x, _ in self.points], float)  # [E]
+        self.weight = self.potential * self.count  # [E]
+
+    @property
+    def explainable(self) -> float:
+        """Share of all matches that their pairs can explain."""
+        return float(self.weight.sum() / max(self.count.sum(), 1e-9))
 
     def between(self, i: int, j: int) -> tuple[np.ndarray, np.ndarray] | None:
         """All matched points in i and in j, whichever comes first."""

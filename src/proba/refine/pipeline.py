@@ -38,8 +38,8 @@ MIN_TRACKS = 8
 MIN_IMAGES = 4
 """With fewer images there is no majority that could tell which of them are wrong."""
 POOR_SHARE = 0.75
-"""Worlds that explain less have failed: on halves of the real sets, right ones explained 0.84 and more, wrong ones at
-most 0.57. Another way is tried then."""
+"""Worlds that explain a smaller part of what is explainable have failed: on halves of the real sets, right ones
+explained 0.84 and more, wrong ones at most 0.57. Another way is tried then."""
 AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 """Two worlds are the same when their rotations and explained shares differ by less."""
 MAX_STEPS = 4
@@ -111,9 +111,10 @@ def refine(
         # A wrong common focal length may have misplaced those that could not be placed.
         own = _apart(rough if unplaced.any() else bundle, doubtful, pairs, options)
     found = max(explained(world, pairs) for world in (bundle, own[0] if own else bundle))
-    if found < POOR_SHARE and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
+    poor = POOR_SHARE * pairs.explainable
+    if found < poor and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
-            grown = grow(bundle, pairs, freedom, good=POOR_SHARE, threads=options.threads)
+            grown = grow(bundle, pairs, freedom, good=poor, threads=options.threads)
             if explained(grown, pairs) > explained(bundle, pairs):
                 bundle, _, unplaced = _rescue(grown, pairs, freedom, options)
                 placed_again = ~unplaced
