@@ -23,7 +23,6 @@ def measure(n_images: int) -> dict:
     from proba.solver import SolverOptions, make_problem
     from proba.solver.loop import Solver
     from proba.synthetic import make_scene, scene_matches
-    from proba.threads import one_library_thread
 
     scene = make_scene("corridor", n_images=n_images, seed=0)
     matches = scene_matches(scene, max_neighbours=NEIGHBOURS, seed=0)
@@ -33,8 +32,7 @@ def measure(n_images: int) -> dict:
     begin = time.perf_counter()
     solver = Solver(make_problem(matches, graphs[0], options), options)
     prepared = time.perf_counter()
-    with one_library_thread():
-        solver.run()
+    solver.run()
     return {
         "images": n_images,
         "edges": len(graphs[0].edges),

@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import NoneType
-from typing import get_args
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -72,10 +70,9 @@ def _optional_values() -> ConstructorRegistry:
 
     @registry.primitive_rule
     def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
-        if len(kinds) + 1 != len(get_args(info.type)) or kinds not in ([Path], [str], [int], [float]):
+        kind: type | None = next((kind for kind in (Path, str, int, float) if info.type == kind | None), None)
+        if kind is None:
             return None
-        (kind,) = kinds
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar=kind.__name__.upper(),

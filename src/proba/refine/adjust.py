@@ -41,15 +41,15 @@ class Round:
 ANNEALED = (
     Round(loss_px=20, keep_px=50, tolerance=1e-3),
     Round(loss_px=6, keep_px=12, tolerance=1e-3),
-    Round(loss_px=2, keep_px=4, min_angle_deg=0.3, tolerance=1e-3),
-    Round(loss_px=2, keep_px=4, min_angle_deg=0.3, tolerance=1e-4),
+    Round(loss_px=2, keep_px=4, min_angle_deg=MIN_ANGLE_DEG, tolerance=1e-3),
+    Round(loss_px=2, keep_px=4, min_angle_deg=MIN_ANGLE_DEG, tolerance=1e-4),
 )
 """From a rough world: the wide loss has a very wide basin (rotations 20 degrees off came back on castle_p19), the
 narrow one is accurate. Tighter tolerances took twice the time for the same poses."""
 
 SETTLE = (
     Round(loss_px=4, keep_px=8, tolerance=1e-3),
-    Round(loss_px=2, keep_px=4, min_angle_deg=0.3, tolerance=1e-4),
+    Round(loss_px=2, keep_px=4, min_angle_deg=MIN_ANGLE_DEG, tolerance=1e-4),
 )
 """From a world that is right up to a few pixels."""
 

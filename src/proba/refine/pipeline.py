@@ -105,20 +105,17 @@ def refine(
         solution, bundle, worlds = _polish_worlds(matches, solutions, few, pairs, freedom, options, clock)
     with clock("rescue"):
         bundle, placed_again, unplaced = _rescue(bundle, pairs, freedom, options)
-    rough = points_from_depth_maps(bundle_from_solution(matches, solution, few), solution.log_depth)
-    doubtful = _doubtful(matches, solution, options)
     with clock("cameras"):
-        # A wrong common focal length may have misplaced those that could not be placed.
-        own = _apart(rough if unplaced.any() else bundle, doubtful, pairs, options)
-    found = max(explained(world, pairs) for world in (bundle, own[0] if own else bundle))
-    poor = POOR_SHARE * pairs.explainable
-    if found < poor and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
+        own = _apart(matches, solution, bundle, unplaced, pairs, options)
+    poor, share = POOR_SHARE * pairs.explainable, explained(bundle, pairs)
+    lost = share < poor and not (own and explained(own[0], pairs) >= poor)
+    if lost and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
             grown = grow(bundle, pairs, freedom, good=poor, threads=options.threads)
-            if explained(grown, pairs) > explained(bundle, pairs):
+            if explained(grown, pairs) > share:
                 bundle, _, unplaced = _rescue(grown, pairs, freedom, options)
                 placed_again = ~unplaced
-                own = _apart(rough if unplaced.any() else bundle, doubtful, pairs, options)
+                own = _apart(matches, solution, bundle, unplaced, pairs, options)
     with clock("camera model"):
         bundle, freedom, trials = select_camera_model(bundle, options)
         if own and better_apart(bundle, own[0], pairs):
@@ -239,10 +236,17 @@ def _doubtful(matches: Matches, solution: Solution, options: RefineOptions) -> n
 
 
 def _apart(
-    bundle: Bundle, doubtful: np.ndarray, pairs: PairAgreement, options: RefineOptions
+    matches: Matches,
+    solution: Solution,
+    bundle: Bundle,
+    unplaced: np.ndarray,
+    pairs: PairAgreement,
+    options: RefineOptions,
 ) -> tuple[Bundle, np.ndarray, np.ndarray] | None:
-    """The bundle with a focal length for each `doubtful` image [N] bool, and what `_rescue` says of its images."""
-    own = separate_cameras(bundle, doubtful, options)
+    """The bundle with a focal length for each doubtful image, and what `_rescue` says of its images."""
+    if unplaced.any():  # a wrong common focal length may have misplaced them
+        bundle = points_from_depth_maps(bundle_from_solution(matches, solution, bundle.tracks), solution.log_depth)
+    own = separate_cameras(bundle, _doubtful(matches, solution, options), options)
     return None if own is None else _rescue(own, pairs, Freedom(), options)
 
 

@@ -246,6 +246,7 @@ class Solver:
 
     # ---- the whole run
 
+    @one_library_thread()
     def run(self, callback: Callback | None = None, checkpoint: Path | None = None) -> None:
         """To the end; KeyboardInterrupt leaves the state as it is and goes on to the caller."""
         options = self.options
@@ -375,8 +376,7 @@ def solve_graph(
     if resume and checkpoint and checkpoint.exists():
         solver.resume(checkpoint)
     try:
-        with one_library_thread():
-            solver.run(callback, checkpoint)
+        solver.run(callback, checkpoint)
     except KeyboardInterrupt:
         solver.interrupted = True
     return solver
