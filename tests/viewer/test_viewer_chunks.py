@@ -111,3 +111,15 @@ def test_page_thins_what_is_far_and_nobody_sees_it(result, cloud_file, tmp_path)
         assert look("2")[1] > 2 * few
         page.evaluate("eye.focus = add(eye.focus, matrices().right, 100 * piece.framing.radius)")
         assert look("2")[1] == 0  # all of it is outside of the picture
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_page_draws_fewer_points_while_a_slow_machine_moves(result, cloud_file, tmp_path):
+    file = tmp_path / "page.html"
+    write_page(file, load_scene(result.folder, cloud=cloud_file), title="dense")
+    move = """async () => { smoothMs = 1e-3; proba.cover = Infinity;
+        for (let k = 0; k < 20; k++) { dirty = true; await new Promise(requestAnimationFrame); } return proba.drawn; }"""
+    with open_page(file.as_uri()) as page:
+        page.wait_for_selector("body[data-ready]", state="attached")
+        assert page.evaluate(move) < POINTS / 2
+        page.wait_for_function(f"() => proba.drawn === {POINTS - 1}")  # and all of them at rest
