@@ -14,7 +14,7 @@ from proba.io.matches_h5 import load_matches
 from proba.matches import ImageInfo, PairMatches
 from proba.matching import MatcherEntry, MatchOptions, PairOptions, VerifyOptions, match_folder, matchers, register
 from proba.matching.features import FeatureCache
-from proba.matching.pairs import choose_pairs, most_alike, signature, unit_sample, vocabulary
+from proba.matching.pairs import choose_pairs, likely_pairs, most_alike, signature, unit_sample, vocabulary
 from proba.matching.sift import Sift, SiftOptions
 from proba.matching.store import MatchStore, Record, join_matches
 from proba.matching.verify import log10_chance, verify
@@ -110,6 +110,15 @@ def test_pairs_of_small_large_and_sequential_sets():
     assert len(pairs) == 200 and all(min(j - i, 100 - (j - i)) <= 2 for i, j in pairs)
 
 
+def test_likely_pairs_go_where_photos_overlap_and_leave_nobody_alone():
+    alike = np.random.default_rng(0).uniform(0, 1, (30, 30))
+    alike += alike.T
+    alike[:10, :10] += 5  # ten photos of one thing, twenty of others
+    pairs = likely_pairs(alike, PairOptions(candidates=1, pairs_per_photo=2.5))
+    assert len(pairs) == 75 and {(i, j) for i in range(10) for j in range(i + 1, 10)} <= set(pairs)
+    assert set(np.unique(pairs)) == set(range(30))
+
+
 def test_signatures_tell_scenes_apart():
     random = np.random.default_rng(0)
     scenes = [random.normal(size=(40, 32)) for _ in range(3)]
@@ -140,7 +149,7 @@ def test_a_shortlist_finds_the_scene_among_others(folder, tmp_path):
     ):
         for k, view in enumerate(views):
             save(tmp_path / "photos" / f"{scene}{k}.png", view)
-    pairs = PairOptions(mode="shortlist", candidates=2, words=16)
+    pairs = PairOptions(mode="shortlist", candidates=2, pairs_per_photo=1, words=16)
     summary = match_folder(tmp_path / "photos", tmp_path / "m.h5", MatchOptions(matcher="sift", pairs=pairs))
     assert summary.pairs_tried < 15 and set(load_matches(tmp_path / "m.h5").pairs) == {
         (0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import warnings
@@ -60,7 +61,7 @@ def _dispatch(argv: list[str]) -> None:
     elif argv and argv[0] in COMMANDS:
         tyro.cli(_function(argv[0]), prog=f"proba {argv[0]}", args=argv[1:])
     else:
-        functions = {name: _function(name) for name in COMMANDS}
+        functions = {name: _outline(name) for name in COMMANDS}
         tyro.extras.subcommand_cli_from_dict(functions, prog="proba", description=DESCRIPTION, args=argv or ["--help"])
 
 
@@ -82,6 +83,17 @@ def _optional_values() -> ConstructorRegistry:
         )
 
     return registry
+
+
+def _outline(command: str) -> Callable[[], None]:
+    """A stand-in with the first line of the command's description, for the overview of all."""
+    source = Path(__file__).with_name(f"{COMMANDS[command]}.py").read_text(encoding="utf-8")
+    body = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+
+    def outline() -> None: ...
+
+    outline.__doc__ = (ast.get_docstring(body["main"]) or "").split("\n")[0]
+    return outline
 
 
 def _function(command: str) -> Callable[..., None]:

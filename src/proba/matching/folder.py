@@ -25,6 +25,7 @@ from proba.matching.pairs import (
     PairOptions,
     choose_pairs,
     chooses_by_looks,
+    likely_pairs,
     most_alike,
     pairs_by_name,
     signature,
@@ -181,7 +182,7 @@ class _Run:
         signatures = self._signatures(matcher)  # [N, C]
         alike = signatures @ signatures.T  # [N, N]
         if not matcher.preview:
-            return most_alike(alike, options.candidates)
+            return likely_pairs(alike, options)
         proposed = most_alike(alike, options.proposals)
         cache = self._cache(matcher)
 
@@ -190,10 +191,11 @@ class _Run:
             return len(matcher.match(*few).scores)
 
         self.observer.begin("quick look", len(proposed), "pair")
+        seen = np.full(alike.shape, -np.inf)  # [N, N]
         for (i, j), count in zip(proposed, self._parallel(look, proposed), strict=True):
-            alike[i, j] = alike[j, i] = 2 + count  # above every signature's cosine
+            seen[i, j] = seen[j, i] = count + options.signature_weight * alike[i, j]
             self.observer.advance()
-        return most_alike(alike, options.candidates)
+        return likely_pairs(seen, options)
 
     def _signatures(self, matcher: Matcher) -> np.ndarray:  # [N, C]
         """What each photo looks like, from a vocabulary of the set's own features."""

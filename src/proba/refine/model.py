@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import ttest_1samp
+from scipy.special import stdtr
 
 from proba.refine.adjust import ANNEALED, Freedom, Round, adjust, noise_round
 from proba.refine.agreement import PairAgreement
@@ -250,7 +250,9 @@ def _in_every_image(old: Bundle, new: Bundle, cameras: np.ndarray) -> bool:
     image = old.tracks.image[common]
     gain = _robust_nll(reprojection_errors(old)[common]) - _robust_nll(reprojection_errors(new)[common])
     total = np.bincount(image, gain, old.n_images)[np.unique(image)]  # [N]
-    return bool(ttest_1samp(np.sign(total) * np.sqrt(np.abs(total)), 0, alternative="greater").pvalue < MAX_CHANCE)
+    root, n = np.sign(total) * np.sqrt(np.abs(total)), len(total)  # [N]
+    student = root.mean() / (root.std(ddof=1) / np.sqrt(n) + 1e-12)
+    return bool(stdtr(n - 1, -student) < MAX_CHANCE)
 
 
 def _robust_nll(error: np.ndarray) -> np.ndarray:

@@ -27,23 +27,23 @@ def step_cameras(bundle: Bundle, equations: NormalEquations, loss_px: float) -> 
     step = -length * equations.inverse(bundle) @ equations.gradient  # [D]
     before = robust_cost(bundle, loss_px).sum()
     for part in SHORTER:
-        moved = refine_points(_moved(bundle, equations, part * step), loss_px, iterations=2)
+        moved = refine_points(move_cameras(bundle, equations.columns, part * step), loss_px, iterations=2)
         if robust_cost(moved, loss_px).sum() < before:
             return moved, part
     return bundle, 0.0
 
 
-def _moved(bundle: Bundle, equations: NormalEquations, step: np.ndarray) -> Bundle:
-    """The bundle with its cameras moved by `step` [D]."""
+def move_cameras(bundle: Bundle, columns: np.ndarray, step: np.ndarray) -> Bundle:
+    """The bundle with its cameras moved by `step` [D]; `columns` [C, 6] are those of the intrinsics in it."""
     pose = step[: N_POSE * bundle.n_images].reshape(-1, N_POSE)  # [N, 6]
     rotation = Rotation.from_rotvec(pose[:, :3]).as_matrix() @ bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
     centres = bundle.centres + pose[:, 3:]  # [N, 3]
     cam_from_world = bundle.cam_from_world.copy()
     cam_from_world[:, :3, :3] = rotation
     cam_from_world[:, :3, 3] = -np.einsum("nij,nj->ni", rotation, centres)
-    free = equations.columns >= 0  # [C, 6]
+    free = columns >= 0  # [C, 6]
     intrinsics = bundle.intrinsics.copy()
-    intrinsics[free] += step[equations.columns[free]]
+    intrinsics[free] += step[columns[free]]
     square_pixels = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])
     intrinsics[square_pixels, FY] = intrinsics[square_pixels, FX]
     return replace(bundle, cam_from_world=cam_from_world, intrinsics=intrinsics)
