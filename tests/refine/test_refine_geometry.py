@@ -116,7 +116,7 @@ def test_a_lost_world_is_grown_anew(room, room_matches) -> None:
         }
     )
     start = points_from_depth_maps(bundle_from_solution(room_matches, lost, tracks), lost.log_depth)
-    grown = grow(start, pairs, Freedom(), good=0.75, threads=1)
+    grown = grow(start, pairs, Freedom(), good=0.75)
     assert explained(start, pairs) < 0.3
     assert explained(grown, pairs) > 0.9
     rotation, translation = relative_errors_deg(grown.cam_from_world, room.cam_from_world[images])

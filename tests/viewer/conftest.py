@@ -41,7 +41,7 @@ def result(tmp_path_factory) -> Result:
     save_ground_truth(truth, root / "gt.json")
     options = SolveOptions(
         solver=SolverOptions(iterations=ITERATIONS, hypotheses="cold", keep=((0.5, 1),)),
-        refine=RefineOptions(max_tracks=1000, final_tracks=1500, max_points=2000, threads=1),
+        refine=RefineOptions(max_tracks=1000, final_tracks=1500, max_points=2000),
     )
     solved = api.solve(matches, out=root / "out", images=root / "images", options=options)
     return Result(root / "out", root / "images", root / "gt.json", solved)

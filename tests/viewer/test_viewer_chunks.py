@@ -118,7 +118,8 @@ def test_page_draws_fewer_points_while_a_slow_machine_moves(result, cloud_file, 
     file = tmp_path / "page.html"
     write_page(file, load_scene(result.folder, cloud=cloud_file), title="dense")
     move = """async () => { smoothMs = 1e-3; proba.cover = Infinity;
-        for (let k = 0; k < 20; k++) { dirty = true; await new Promise(requestAnimationFrame); } return proba.drawn; }"""
+        for (let k = 0; k < 20; k++) { dirty = true; await new Promise(requestAnimationFrame); }
+        return proba.drawn; }"""
     with open_page(file.as_uri()) as page:
         page.wait_for_selector("body[data-ready]", state="attached")
         assert page.evaluate(move) < POINTS / 2

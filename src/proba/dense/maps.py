@@ -104,7 +104,7 @@ def _fit_with_variance(relative: np.ndarray, values: np.ndarray) -> tuple[np.nda
     even = np.arange(len(values)) % 2 == 0
     residual = np.empty(len(values))
     for half in (even, ~even):
-        other = _Fit(relative[half], values[half])
+        other = _Fit(relative[half], values[half], fitted.trust[half], fitted.bond)
         residual[~half] = values[~half] - other.at(relative[~half])
     limit = 10 * max(1.4826 * np.median(np.abs(residual)), _FLOOR)
     local = fitted.smoothed(np.minimum(residual**2, limit**2))  # [SIDE, SIDE]
@@ -129,9 +129,12 @@ class _Fit:
     """Robust least squares of a bilinear map to scattered values [K], neighbouring cells alike.
 
     Both parts are reweighted: an observation may be wrong or of another surface, and depth may jump between cells.
+    With weights of observations `trust` [K] and of neighbours `bond` [E] that are known, one solution is enough.
     """
 
-    def __init__(self, relative: np.ndarray, values: np.ndarray) -> None:
+    def __init__(
+        self, relative: np.ndarray, values: np.ndarray, trust: np.ndarray | None = None, bond: np.ndarray | None = None
+    ) -> None:
         self.index, self.weight = _corners(SIDE, relative)  # [K, 4]
         cells = np.arange(SIDE * SIDE).reshape(SIDE, SIDE)
         across, down = (cells[:, :-1], cells[:, 1:]), (cells[:-1], cells[1:])
@@ -143,13 +146,14 @@ class _Fit:
         self.product = self.weight[self.observation, row] * self.weight[self.observation, column]  # [M]
         self.place = (offset * SIDE * SIDE + self.index[:, None, :])[self.observation, row, column]  # [M]
         flat = np.full(SIDE * SIDE, np.median(values))
-        trust, bond = np.ones(len(values)), np.full(self.edges.shape[1], SMOOTHNESS)
-        for _ in range(_ROUNDS):
-            flat = self._solve(trust, bond, values, flat)
-            trust = _cauchy(values - (flat[self.index] * self.weight).sum(axis=1), 2)
-            bond = SMOOTHNESS * _cauchy(flat[self.edges[1]] - flat[self.edges[0]], 3)
+        if trust is None or bond is None:
+            trust, bond = np.ones(len(values)), np.full(self.edges.shape[1], SMOOTHNESS)
+            for _ in range(_ROUNDS - 1):
+                flat = self._solve(trust, bond, values, flat)
+                trust = _cauchy(values - (flat[self.index] * self.weight).sum(axis=1), 2)
+                bond = SMOOTHNESS * _cauchy(flat[self.edges[1]] - flat[self.edges[0]], 3)
         self.trust, self.bond = trust, bond
-        self.map = flat.reshape(SIDE, SIDE)
+        self.map = self._solve(trust, bond, values, flat).reshape(SIDE, SIDE)
 
     def at(self, relative: np.ndarray) -> np.ndarray:
         """Samples [K]."""

@@ -1,4 +1,4 @@
-"""Bundle adjustment with an annealed robust loss, through COLMAP's Ceres problem."""
+"""Bundle adjustment with an annealed robust loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from proba.refine.bundle import CX, CY, FX, FY, MODEL_PARAMETERS, Bundle, reprojection_errors
+from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
 from proba.refine.levenberg import minimise
 from proba.refine.triangulate import reassess
 
@@ -75,14 +75,17 @@ class Freedom:
     def any(self) -> bool:
         return self.focal or self.principal_point or self.distortion
 
-    def columns(self, bundle: Bundle) -> np.ndarray:
-        """Which intrinsics [C, 6] bool of which camera that concerns: those that its model has."""
+    def columns(self, bundle: Bundle, rich: np.ndarray | None = None) -> np.ndarray:
+        """Which intrinsics [C, 6] bool of which camera that concerns: those of its model, and of cameras that are not
+        `rich` [C] bool the focal length alone."""
+        allowed = np.zeros(6, bool)
+        allowed[[FX, FY]], allowed[[CX, CY]], allowed[[K1, K2]] = self.focal, self.principal_point, self.distortion
         free = np.zeros(bundle.intrinsics.shape, bool)
         for camera, model in enumerate(bundle.camera_model):
-            for column in MODEL_PARAMETERS[model]:
-                free[camera, column] = (
-                    self.focal if column in (FX, FY) else self.principal_point if column in (CX, CY) else self.distortion
-                )
+            columns = list(MODEL_PARAMETERS[model])
+            free[camera, columns] = allowed[columns]
+        if rich is not None:
+            free[~rich, CX:] = False
         return free
 
 
@@ -92,30 +95,26 @@ def adjust(
     freedom: Freedom,
     *,
     images: np.ndarray | None = None,
-    constant_cameras: np.ndarray | None = None,
-    threads: int = 1,
+    rich: np.ndarray | None = None,
 ) -> Bundle:
     """Run the rounds one after the other; each begins with the observations that survived the last.
 
-    Only the cameras `images` [N] bool take part. `constant_cameras` [C] bool keep their intrinsics.
+    Only `images` [N] bool take part. Cameras that are not `rich` [C] bool change their focal lengths alone.
     """
     taking_part = np.ones(bundle.n_images, bool) if images is None else images  # [N]
-    constant = np.zeros(bundle.n_cameras, bool) if constant_cameras is None else constant_cameras  # [C]
+    free = freedom.columns(bundle, rich)  # [C, 6]
     for step in rounds:
-        bundle = _solve(bundle, step, freedom, taking_part, constant)
+        bundle = _solve(bundle, step, free, taking_part)
         bundle = reassess(bundle, step.keep_px, step.min_angle_deg, images)
     return bundle
 
 
-def _solve(bundle: Bundle, step: Round, freedom: Freedom, images: np.ndarray, constant: np.ndarray) -> Bundle:
+def _solve(bundle: Bundle, step: Round, free: np.ndarray, images: np.ndarray) -> Bundle:
     """One adjustment of the observations that hold."""
     used = bundle.alive & images[bundle.tracks.image]  # [K]
     if np.count_nonzero(bundle.alive_per_track(images) >= 2) < 4 or images.sum() < 2:
         return bundle
-    free = freedom.columns(bundle) & ~constant[:, None]  # [C, 6]
-    bundle = minimise(
-        bundle, used, free, loss_px=step.loss_px, iterations=step.iterations, tolerance=step.tolerance
-    )
+    bundle = minimise(bundle, used, free, loss_px=step.loss_px, iterations=step.iterations, tolerance=step.tolerance)
     side = bundle.camera_size.max(axis=1)  # [C]
     intrinsics = bundle.intrinsics.copy()
     focal = intrinsics[:, [FX, FY]]  # [C, 2]

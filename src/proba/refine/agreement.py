@@ -29,14 +29,15 @@ class PairAgreement:
         rng = np.random.default_rng(seed)
         self._all = points
         self.pairs = np.array(list(points), np.int64).reshape(-1, 2)  # [E, 2]
-        self.points, potential = [], []
+        some = []
         for x, y in points.values():
             take = rng.permutation(len(x))[:SAMPLES]
-            self.points.append((x[take], y[take]))
-            potential.append(_explained_by_pair(x[take], y[take]))
-        self.potential = np.array(potential)  # [E] share of the matches
+            some.append((x[take], y[take]))
+        self.potential = np.array([_explained_by_pair(x, y) for x, y in some])  # [E] share of the matches
         # Matches beyond a few hundred say nothing new about a pair.
-        self.count = np.array([min(len(x), SAMPLES) for x, _ in self.points], float)  # [E]
+        self.count = np.array([len(x) for x, _ in some], float)  # [E]
+        self._x, self._y = (np.concatenate([np.zeros((0, 2)), *(xy[k] for xy in some)]) for k in (0, 1))  # [M, 2]
+        self._owner = np.repeat(np.arange(len(some)), self.count.astype(int))  # [M], pair of each match
         self.weight = self.potential * self.count  # [E]
 
     @property
@@ -53,9 +54,13 @@ class PairAgreement:
 
     def support(self, bundle: Bundle) -> np.ndarray:
         """Share [E] of each pair's matches that agree with the poses of a world, in front of both cameras."""
-        return np.array(
-            [_explained_by_world(bundle, i, j, *xy) for (i, j), xy in zip(self.pairs, self.points, strict=True)]
-        )
+        i, j = self.pairs.T  # [E] each
+        j_from_i = bundle.cam_from_world[j] @ np.linalg.inv(bundle.cam_from_world[i])  # [E, 4, 4]
+        k_i, k_j = (bundle.intrinsics[bundle.camera_of_image[k]][self._owner] for k in (i, j))  # [M, 6]
+        focal = np.sqrt(k_i[:, FX] * k_j[:, FX])  # [M]
+        rays = pixel_rays(self._x, k_i), pixel_rays(self._y, k_j)  # [M, 2] each
+        agrees = epipolar_agreement(*rays, j_from_i[self._owner], SUPPORT_PX / focal)  # [M]
+        return np.bincount(self._owner, agrees, len(self.pairs)) / np.maximum(self.count, 1)
 
     def share(self, bundle: Bundle) -> float:
         """Explained matches as a share of the explainable ones, over all pairs."""
@@ -105,18 +110,17 @@ def _explained_by_pair(x: np.ndarray, y: np.ndarray) -> float:
     return float(info["num_inliers"]) / len(x)
 
 
-def _explained_by_world(bundle: Bundle, i: int, j: int, x: np.ndarray, y: np.ndarray) -> float:
-    if not len(x):
-        return 0.0
-    k_i, k_j = (bundle.intrinsics[bundle.camera_of_image[[k]]] for k in (i, j))  # [1, 6]
-    ray_i, ray_j = (np.c_[pixel_rays(xy, k), np.ones(len(xy))] for xy, k in ((x, k_i), (y, k_j)))  # [M, 3]
-    j_from_i = bundle.cam_from_world[j] @ np.linalg.inv(bundle.cam_from_world[i])
-    shift = j_from_i[:3, 3]
-    turned = ray_i @ j_from_i[:3, :3].T  # [M, 3]
-    line_j = np.cross(shift, turned)
-    line_i = np.cross(ray_j, shift) @ j_from_i[:3, :3]
+def epipolar_agreement(
+    ray_i: np.ndarray, ray_j: np.ndarray, j_from_i: np.ndarray, max_distance: np.ndarray
+) -> np.ndarray:
+    """Whether rays x/z, y/z [M, 2] nearly meet (Sampson distance) in front of both cameras, for poses [M, 4, 4]."""
+    ray_i, ray_j = (np.concatenate([ray, np.ones((len(ray), 1))], axis=1) for ray in (ray_i, ray_j))  # [M, 3]
+    rotation, shift = j_from_i[:, :3, :3], j_from_i[:, :3, 3]
+    turned = np.einsum("mab,mb->ma", rotation, ray_i)
+    across = np.cross(ray_j, shift)
+    line_j, line_i = np.cross(shift, turned), np.einsum("mba,mb->ma", rotation, across)
     square = (line_i[:, :2] ** 2).sum(1) + (line_j[:, :2] ** 2).sum(1)
-    distance = np.abs((ray_j * line_j).sum(1)) / np.sqrt(square + 1e-30) * np.sqrt(k_i[0, FX] * k_j[0, FX])
+    distance = np.abs((ray_j * line_j).sum(1)) / np.sqrt(square + 1e-30)
     normal = np.cross(ray_j, turned)
-    front = ((normal * np.cross(ray_j, shift)).sum(1) < 0) & ((normal * np.cross(turned, shift)).sum(1) < 0)
-    return float(((distance < SUPPORT_PX) & front).mean())
+    front = ((normal * across).sum(1) < 0) & ((normal * np.cross(turned, shift)).sum(1) < 0)
+    return (distance < max_distance) & front

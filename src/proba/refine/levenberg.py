@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -158,7 +158,11 @@ def _reduce(
         longest = max(longest, offset[t + 1] - offset[t])
     full, by_point, normal, inverse = np.zeros((2, 12)), np.zeros((2, 3)), np.zeros((3, 3)), np.zeros((3, 3))
     slope, by_node = np.zeros(3), np.zeros((2, 12))
-    coupling, place, size = np.zeros((2 * longest, 3, 6)), np.zeros(2 * longest, np.int64), np.zeros(2 * longest, np.int64)
+    coupling, place, size = (
+        np.zeros((2 * longest, 3, 6)),
+        np.zeros(2 * longest, np.int64),
+        np.zeros(2 * longest, np.int64),
+    )
     for t in range(first, last):
         begin, count = offset[t], offset[t + 1] - offset[t]
         nodes = count

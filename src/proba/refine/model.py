@@ -9,7 +9,7 @@ from scipy.special import stdtr
 
 from proba.refine.adjust import ANNEALED, Freedom, Round, adjust, noise_round
 from proba.refine.agreement import PairAgreement
-from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
+from proba.refine.bundle import CX, CY, FX, K1, K2, Bundle, reprojection_errors
 from proba.refine.options import RefineOptions
 
 MIN_IMAGES = 3
@@ -104,7 +104,7 @@ def separate_cameras(bundle: Bundle, doubtful: np.ndarray, options: RefineOption
     own = _with_own_cameras(bundle, doubtful)
     if own.n_cameras == bundle.n_cameras or options.focal == "fixed":
         return None
-    return adjust(own, ANNEALED, Freedom(), threads=options.threads)
+    return adjust(own, ANNEALED, Freedom())
 
 
 def better_apart(shared: Bundle, own: Bundle, pairs: PairAgreement) -> bool:
@@ -162,33 +162,18 @@ def adjust_with_model(
     options: RefineOptions,
     images: np.ndarray | None = None,
 ) -> Bundle:
-    """Adjust `images` [N] bool with the chosen freedom; cameras too poor for it keep all but their focal length.
-
-    Ceres' switches hold for all cameras at once, so rich and poor cameras take turns.
-    """
-    poor = ~eligible_cameras(bundle)  # [C]
-    plain = Freedom(focal=freedom.focal)
-    if freedom == plain or not poor.any() or options.distortion in ("simple", "radial"):
-        return adjust(bundle, rounds, freedom, images=images, threads=options.threads)
-    if poor.all():
-        return adjust(bundle, rounds, plain, images=images, threads=options.threads)
-    bundle = adjust(bundle, rounds, freedom, images=images, constant_cameras=poor, threads=options.threads)
-    return adjust(bundle, rounds[-1:], plain, images=images, constant_cameras=~poor, threads=options.threads)
+    """Adjust `images` [N] bool with the chosen freedom; cameras too poor for it keep all but their focal length."""
+    return adjust(bundle, rounds, freedom, images=images, rich=_rich(bundle, options))
 
 
 def free_intrinsics(bundle: Bundle, freedom: Freedom, options: RefineOptions) -> np.ndarray:
     """Which intrinsics [C, 6] bool of which camera `adjust_with_model` changes."""
-    rich = eligible_cameras(bundle) | (options.distortion in ("simple", "radial"))  # [C]
-    free = np.zeros(bundle.intrinsics.shape, bool)
-    for camera, model in enumerate(bundle.camera_model):
-        for column in MODEL_PARAMETERS[model]:
-            if column in (FX, FY):
-                free[camera, column] = freedom.focal
-            elif column in (CX, CY):
-                free[camera, column] = freedom.principal_point and rich[camera]
-            else:
-                free[camera, column] = freedom.distortion and rich[camera]
-    return free
+    return freedom.columns(bundle, _rich(bundle, options))
+
+
+def _rich(bundle: Bundle, options: RefineOptions) -> np.ndarray:
+    """Cameras [C] bool that may have more than a focal length."""
+    return eligible_cameras(bundle) | (options.distortion in ("simple", "radial"))
 
 
 def _richer(choice: _Choice, bundle: Bundle, options: RefineOptions) -> list[_Choice]:
@@ -218,8 +203,7 @@ def _fit(bundle: Bundle, choice: _Choice, step: Round, options: RefineOptions, c
     name = {0: None, 1: "SIMPLE_RADIAL", 2: "RADIAL"}[choice.distortion]
     model = [name if name and rich else old for old, rich in zip(bundle.camera_model, cameras, strict=True)]
     changed = replace(bundle, camera_model=model)
-    constant = ~cameras if not cameras.all() else None
-    return adjust(changed, (step,), _freedom(choice, options), constant_cameras=constant, threads=options.threads)
+    return adjust(changed, (step,), _freedom(choice, options), rich=cameras)
 
 
 def _evidence(old: Bundle, new: Bundle, n_parameters: int) -> float:

@@ -31,8 +31,6 @@ class RefineOptions:
     """A world that explains a larger share of the explainable matches is taken without looking at others."""
     rescue_rounds: int = 3
     """How often badly placed images are peeled off and placed again; 0 turns it off."""
-    threads: int = 1
-    """Threads of Ceres. With more than one its sums, and so the last bits of the result, change between runs."""
     seed: int = 0
     """Seed of the choice among equally good tracks."""
 

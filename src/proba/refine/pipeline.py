@@ -111,7 +111,7 @@ def refine(
     lost = share < poor and not (own and explained(own[0], pairs) >= poor)
     if lost and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
-            grown = grow(bundle, pairs, freedom, good=poor, threads=options.threads)
+            grown = grow(bundle, pairs, freedom, good=poor)
             if explained(grown, pairs) > share:
                 bundle, _, unplaced = _rescue(grown, pairs, freedom, options)
                 placed_again = ~unplaced
@@ -217,7 +217,7 @@ def _polish(
 ) -> tuple[Bundle, float]:
     """The cameras of a solution adjusted, and how much they explain then."""
     bundle = points_from_depth_maps(bundle, solution.log_depth)
-    bundle = adjust(bundle, ANNEALED, freedom, threads=options.threads)
+    bundle = adjust(bundle, ANNEALED, freedom)
     return bundle, explained(bundle, pairs)
 
 
@@ -258,7 +258,7 @@ def _rescue(
     if options.rescue_rounds == 0 or bundle.n_images < MIN_IMAGES:
         return bundle, nobody, nobody
     before = pairs.core(bundle)
-    better, unplaced = rescue(bundle, pairs, freedom, rounds=options.rescue_rounds, threads=options.threads)
+    better, unplaced = rescue(bundle, pairs, freedom, rounds=options.rescue_rounds)
     placed_again = ~before & ~unplaced if better is not bundle else nobody
     return better, placed_again, unplaced
 

@@ -54,9 +54,7 @@ class Placement:
         return self.inliers * self.share
 
 
-def rescue(
-    bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, rounds: int, threads: int
-) -> tuple[Bundle, np.ndarray]:
+def rescue(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, rounds: int) -> tuple[Bundle, np.ndarray]:
     """Repeat the rescue while more matches are explained. Also the images [N] bool that could not be placed."""
     unplaced = np.zeros(bundle.n_images, bool)
     share = pairs.share(bundle)
@@ -65,7 +63,7 @@ def rescue(
         # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
         if core.all() or core.sum() < MIN_CORE:
             break
-        attempt, placed = _rebuild(bundle, core, pairs, freedom, threads)
+        attempt, placed = _rebuild(bundle, core, pairs, freedom)
         unplaced = ~placed
         gain = pairs.share(attempt) - share
         if gain > 0:
@@ -75,7 +73,7 @@ def rescue(
     return bundle, unplaced & ~pairs.core(bundle)
 
 
-def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, good: float, threads: int) -> Bundle:
+def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, good: float) -> Bundle:
     """The cameras placed one by one, starting from the strongest pair, for several focal lengths; the best result.
 
     For sets where wrong matches outweigh the right ones when all images move at once: a camera that is placed by the
@@ -86,8 +84,8 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, good: float,
     for start in starts:
         seeded, core = _strongest_pair(start, pairs)
         # Two or three images say little about the focal length.
-        grown, placed = _rebuild(seeded, core, pairs, Freedom(focal=False), threads)
-        grown = adjust(grown, ANNEALED, freedom, images=None if placed.all() else placed, threads=threads)
+        grown, placed = _rebuild(seeded, core, pairs, Freedom(focal=False))
+        grown = adjust(grown, ANNEALED, freedom, images=None if placed.all() else placed)
         share = explained(grown, pairs)
         if share > best_share:
             best, best_share = grown, share
@@ -128,13 +126,11 @@ def _strongest_pair(bundle: Bundle, pairs: PairAgreement) -> tuple[Bundle, np.nd
     return triangulate(replace(bundle, cam_from_world=poses), SETTLE[0].keep_px, core), core
 
 
-def _rebuild(
-    bundle: Bundle, core: np.ndarray, pairs: PairAgreement, freedom: Freedom, threads: int
-) -> tuple[Bundle, np.ndarray]:
+def _rebuild(bundle: Bundle, core: np.ndarray, pairs: PairAgreement, freedom: Freedom) -> tuple[Bundle, np.ndarray]:
     """Adjust the core [N] bool alone, then place the other images one by one, the best supported first."""
     placed = core.copy()
     bundle = reassess(bundle, SETTLE[0].keep_px, 0.0, placed)
-    bundle = adjust(bundle, SETTLE, freedom, images=placed, threads=threads)
+    bundle = adjust(bundle, SETTLE, freedom, images=placed)
     since_adjustment = 0
     while not placed.all():
         best = _best_placement(bundle, placed, pairs)
@@ -147,10 +143,10 @@ def _rebuild(
         since_adjustment += 1
         # Adjusting after every single image costs more than it gives once the core is large.
         if since_adjustment >= max(1, placed.sum() // 8) or placed.all():
-            bundle = adjust(bundle, _REJOIN, freedom, images=placed, threads=threads)
+            bundle = adjust(bundle, _REJOIN, freedom, images=placed)
             since_adjustment = 0
     everyone = None if placed.sum() == core.sum() else placed
-    return adjust(reassess(bundle, 12.0, 0.0, everyone), _FINISH, freedom, images=everyone, threads=threads), placed
+    return adjust(reassess(bundle, 12.0, 0.0, everyone), _FINISH, freedom, images=everyone), placed
 
 
 def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement) -> Placement | None:
