@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
 from proba.refine import RefineOptions, RefineResult, refine
+from proba.solution import Solution
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
 
 
@@ -24,6 +25,8 @@ class SolveOptions:
     graph: GraphOptions = field(default_factory=GraphOptions)
     solver: SolverOptions = field(default_factory=SolverOptions)
     refine: RefineOptions = field(default_factory=RefineOptions)
+    longer: int = 2
+    """Where no two worlds agree, the solver starts again with so many times the iterations; 1 turns that off."""
 
 
 class Observer(Protocol):
@@ -158,32 +161,49 @@ def _solve_piece(
     checkpoint: Path | None,
     resume: bool,
 ) -> tuple[Piece, bool]:
-    begin = time.perf_counter()
-    solver = solve_graph(matches, graph, options.solver, callback=watch.iteration, checkpoint=checkpoint, resume=resume)
-    solved = time.perf_counter()
-    watch.stage("refining")
-    result = refine(matches, solver.solutions(), options.refine, progress=watch.stage)
+    begin, solving = time.perf_counter(), 0.0
+    solvers: list[Solver] = []
+
+    def solve(solver_options: SolverOptions, file: Path | None) -> list[Solution]:
+        nonlocal solving
+        start = time.perf_counter()
+        solvers.append(
+            solve_graph(matches, graph, solver_options, callback=watch.iteration, checkpoint=file, resume=resume)
+        )
+        solving += time.perf_counter() - start
+        watch.stage("refining")
+        return solvers[-1].solutions()
+
+    def solve_again() -> list[Solution]:
+        iterations = options.longer * options.solver.iterations
+        watch.stage(f"no two worlds agree, solving again with {iterations} iterations")
+        file = checkpoint.with_stem(f"{checkpoint.stem}-again") if checkpoint else None
+        return solve(replace(options.solver, iterations=iterations), file)
+
+    solutions = solve(options.solver, checkpoint)
+    more = None if solvers[0].interrupted or options.longer <= 1 else solve_again
+    result = refine(matches, solutions, options.refine, progress=watch.stage, more=more)
     piece = Piece(
         reconstruction=result.reconstruction,
-        hypotheses=_hypotheses(solver, result),
-        iterations=solver.iteration,
+        hypotheses=_hypotheses(solvers[result.chosen.attempt], result),
+        iterations=solvers[result.chosen.attempt].iteration,
         surviving_share=result.share,
         noise_px=result.noise_px,
         rescued=result.rescued,
         unplaced=result.unplaced,
-        seconds={"solve": solved - begin, "refine": time.perf_counter() - solved},
+        seconds={"solve": solving, "refine": time.perf_counter() - begin - solving},
     )
-    return piece, solver.interrupted
+    return piece, solvers[-1].interrupted
 
 
 def _hypotheses(solver: Solver, result: RefineResult) -> list[dict]:
     support = dict(zip(solver.worlds.names, solver.epipolar(), strict=True))
-    explained = {world.name: world.share for world in result.worlds}
+    explained = {world.name: world.share for world in result.worlds if world.attempt == result.chosen.attempt}
     return [
         {
             "name": name,
             "loss": curve[-1][1] if curve else None,
-            "chosen": name == result.chosen,
+            "chosen": name == result.chosen.name,
             "pruned_at": None if name in support else curve[-1][0] if curve else 0,
             "epipolar_share": support[name][0] if name in support else None,
             "explained_share": explained.get(name),

@@ -90,7 +90,7 @@ def test_better_world_is_chosen(room, room_matches) -> None:
     broken = perturbed_solution(room, room_matches, rotation_deg=80, position=2.0, seed=6)
     good = perturbed_solution(room, room_matches, seed=4)
     result = refine(room_matches, [broken, good], replace(FAST, rescue_rounds=0))
-    assert result.chosen == good.name
+    assert result.chosen.name == good.name
     assert [w.name for w in result.worlds] == [broken.name, good.name]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -51,6 +51,8 @@ class WorldReport:
     """How one world fared."""
 
     name: str
+    attempt: int
+    """0: of the solutions given, 1: of those fetched because no two agreed."""
     share: float
     """Share of the matches explainable by two-view geometry that the world explains, times that of the observations."""
     seconds: float
@@ -61,8 +63,8 @@ class RefineResult:
     """The reconstruction and how it came about."""
 
     reconstruction: Reconstruction
-    chosen: str
-    """Name of the world the reconstruction comes from."""
+    chosen: WorldReport
+    """The world that the reconstruction comes from."""
     share: float
     """Share of all observations that hold in the result."""
     noise_px: float
@@ -83,8 +85,12 @@ def refine(
     solutions: Sequence[Solution],
     options: RefineOptions | None = None,
     progress: Callable[[str], None] | None = None,
+    more: Callable[[], Sequence[Solution]] | None = None,
 ) -> RefineResult:
-    """Polish the worlds of one connected piece (best first), take the one that explains most, and finish it."""
+    """Polish the worlds of one connected piece (best first), take the one that explains most, and finish it.
+
+    Where none is good enough and no two agree, `more` is asked for others.
+    """
     options = options or RefineOptions()
     if not solutions:
         raise ValueError("refine needs at least one solution")
@@ -102,7 +108,7 @@ def refine(
     with clock("pairs"):
         pairs = _pair_agreement(matches, solutions[0], unit, options)
     with clock("worlds"):
-        solution, bundle, worlds = _polish_worlds(matches, solutions, few, pairs, freedom, options, clock)
+        solution, bundle, chosen, worlds = _polish_worlds(matches, solutions, more, few, pairs, freedom, options, clock)
     with clock("rescue"):
         bundle, placed_again, unplaced = _rescue(bundle, pairs, freedom, options)
     with clock("cameras"):
@@ -122,9 +128,9 @@ def refine(
             bundle, freedom, trials = select_camera_model(own[0], options)
             placed_again, unplaced = placed_again | own[1], own[2]
     with clock("final adjustment"):
-        more = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
+        many = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
         last = noise_round(bundle)
-        bundle = _finish(bundle, more, last, freedom, ~unplaced, options)
+        bundle = _finish(bundle, many, last, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)
     with clock("points"):
         final = select_tracks(tracks, size, options.max_points, options.seed)
@@ -141,7 +147,7 @@ def refine(
     reconstruction.notes = _notes(cloud, cameras, sigma, freedom, unplaced, names)
     return RefineResult(
         reconstruction=reconstruction,
-        chosen=solution.name,
+        chosen=chosen,
         share=cloud.share,
         noise_px=cameras.noise_px,
         worlds=worlds,
@@ -189,32 +195,40 @@ def _pair_agreement(matches: Matches, solution: Solution, unit: np.ndarray, opti
 def _polish_worlds(
     matches: Matches,
     solutions: Sequence[Solution],
+    more: Callable[[], Sequence[Solution]] | None,
     tracks: Tracks,
     pairs: PairAgreement,
     freedom: Freedom,
     options: RefineOptions,
     clock: _Clock,
-) -> tuple[Solution, Bundle, list[WorldReport]]:
+) -> tuple[Solution, Bundle, WorldReport, list[WorldReport]]:
     """Adjust worlds from the best on, until one is good enough or two agree; the one that explains most."""
-    polished: list[tuple[float, Solution, Bundle]] = []
-    reports = []
-    for solution in solutions[: options.max_worlds]:
+    polished: list[tuple[Solution, Bundle, WorldReport]] = []
+    for attempt, solution in _candidates(solutions, more, options.max_worlds):
         begin = time.perf_counter()
         bundle = bundle_from_solution(matches, solution, tracks)
-        bundle, share = _polish(bundle, solution, pairs, freedom, options)
-        reports.append(WorldReport(name=solution.name, share=share, seconds=time.perf_counter() - begin))
+        bundle, share = _polish(bundle, solution, pairs, freedom)
+        seconds = time.perf_counter() - begin
         clock.say(f"world {solution.name}: explains {100 * share:.1f} % of the matches")
-        agrees = any(_same_world(bundle, other) and abs(share - old) < AGREE_SHARE for old, _, other in polished)
-        polished.append((share, solution, bundle))
+        agrees = any(_same_world(bundle, b) and abs(share - other.share) < AGREE_SHARE for _, b, other in polished)
+        report = WorldReport(name=solution.name, attempt=attempt, share=share, seconds=seconds)
+        polished.append((solution, bundle, report))
         if share > options.good_share or agrees:
             break
-    _, solution, bundle = max(polished, key=lambda world: world[0])
-    return solution, bundle, reports
+    solution, bundle, chosen = max(polished, key=lambda world: world[2].share)
+    return solution, bundle, chosen, [report for _, _, report in polished]
 
 
-def _polish(
-    bundle: Bundle, solution: Solution, pairs: PairAgreement, freedom: Freedom, options: RefineOptions
-) -> tuple[Bundle, float]:
+def _candidates(
+    solutions: Sequence[Solution], more: Callable[[], Sequence[Solution]] | None, most: int
+) -> Iterator[tuple[int, Solution]]:
+    """Attempt and solution: the best ones given, then, if they are asked for, the best of `more`."""
+    yield from ((0, solution) for solution in solutions[:most])
+    if more is not None:
+        yield from ((1, solution) for solution in more()[:most])
+
+
+def _polish(bundle: Bundle, solution: Solution, pairs: PairAgreement, freedom: Freedom) -> tuple[Bundle, float]:
     """The cameras of a solution adjusted, and how much they explain then."""
     bundle = points_from_depth_maps(bundle, solution.log_depth)
     bundle = adjust(bundle, ANNEALED, freedom)

@@ -40,7 +40,7 @@ class StepSizes:
 class SolverOptions:
     """The first-order solver: from identity poses, depth 1 and variance 1 to a coarse reconstruction."""
 
-    iterations: int = 2400
+    iterations: int = 1200
     """Iterations of the whole run; every schedule is a share of it. The paper uses 30000 without the refinement."""
     hypotheses: Literal["portfolio", "cold"] = "portfolio"
     """portfolio: start fields of view x mirror, and a world seeded from two-view geometry, pruned on the way. cold: the

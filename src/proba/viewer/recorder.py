@@ -102,6 +102,8 @@ class _Tape:
         if self.problem is None:
             self.problem = progress.problem
             self.sample = PixelSample(progress.problem)
+        if self.notes and progress.iteration < self.notes[-1].iteration:  # the solver starts again
+            self.notes, self._due = [], 0.0
         if progress.iteration < self._due and progress.iteration != progress.iterations:
             return
         early = progress.iteration < EARLY_SHARE * progress.iterations
