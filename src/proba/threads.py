@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 
 import numba
 import torch
@@ -27,9 +29,15 @@ def set_threads(count: int | None) -> int:
 
 @contextmanager
 def one_library_thread() -> Iterator[None]:
-    """For work on small arrays, where the threads of torch, BLAS and Ceres cost more than they bring.
+    """For work on small arrays, where the threads of torch and BLAS cost more than they bring.
 
     They wait for each other in a spinning loop: next to other programs the refinement took six times as long.
     """
     with threadpool_limits(limits=1):
         yield
+
+
+@cache
+def pool() -> ThreadPoolExecutor:
+    """Threads for compiled functions that do not hold the interpreter's lock."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="proba")

@@ -11,9 +11,6 @@ The compiled code is cached beside this file. Numba looks only at this file's da
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
 
 import numba as nb
@@ -56,6 +53,7 @@ from proba.kernels.simd import WIDTH
 from proba.objective.evaluation import EdgeEvaluation
 from proba.objective.options import ObjectiveOptions
 from proba.objective.packed import PackedMatches
+from proba.threads import pool
 
 EDGE_COST = 16
 """What an edge costs beside its matches, in matches."""
@@ -274,17 +272,12 @@ def _run_chunks(
         for job in queue:  # the next one that no thread has taken
             _run(*job)
 
-    others = [_pool().submit(work) for _ in range(min(threads, len(jobs)) - 1)]
+    others = [pool().submit(work) for _ in range(min(threads, len(jobs)) - 1)]
     work()
     for other in others:
         other.result()
     for world, private in shared:  # in the order of the chunks, whoever was first: same bits every time
         grad_maps[world] += private
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="proba-kernel")
 
 
 def float32_array(tensor: Tensor) -> np.ndarray:

@@ -6,21 +6,19 @@ The tracks are split among the threads, whose sums are added in a fixed order: t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 
 import numba
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.spatial.transform import Rotation
 
-from proba.refine.bundle import FY, MODEL_PARAMETERS, Bundle, points_in_cameras
+from proba.refine.bundle import FX, FY, MODEL_PARAMETERS, Bundle, points_in_cameras
 from proba.refine.linearise import N_POSE
 from proba.refine.normal_equations import free_columns
-from proba.refine.step import move_cameras
+from proba.threads import pool
 
 FIRST_DAMPING, MAX_DAMPING = 1e-4, 1e10
 MIN_GAIN = 1e-3
@@ -113,13 +111,24 @@ class _Problem:
             self.offset, self.image, self.xy, np.ascontiguousarray(bundle.cam_from_world[:, :3]),
             np.ascontiguousarray(bundle.intrinsics[bundle.camera_of_image]), bundle.xyz[self.points], *arguments,
         )  # fmt: skip
-        jobs = [_pool().submit(function, first, last, *inputs) for first, last in pairwise(self.borders)]
+        jobs = [pool().submit(function, first, last, *inputs) for first, last in pairwise(self.borders)]
         return [job.result() for job in jobs]
 
 
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="proba-adjust")
+def move_cameras(bundle: Bundle, columns: np.ndarray, step: np.ndarray) -> Bundle:
+    """The bundle with its cameras moved by `step` [D]; `columns` [C, 6] are those of the intrinsics in it."""
+    pose = step[: N_POSE * bundle.n_images].reshape(-1, N_POSE)  # [N, 6]
+    rotation = Rotation.from_rotvec(pose[:, :3]).as_matrix() @ bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
+    centres = bundle.centres + pose[:, 3:]  # [N, 3]
+    cam_from_world = bundle.cam_from_world.copy()
+    cam_from_world[:, :3, :3] = rotation
+    cam_from_world[:, :3, 3] = -np.einsum("nij,nj->ni", rotation, centres)
+    free = columns >= 0  # [C, 6]
+    intrinsics = bundle.intrinsics.copy()
+    intrinsics[free] += step[columns[free]]
+    square_pixels = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])
+    intrinsics[square_pixels, FY] = intrinsics[square_pixels, FX]
+    return replace(bundle, cam_from_world=cam_from_world, intrinsics=intrinsics)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -19,7 +19,7 @@ MAX_SHIFT = 0.05
 """Largest believable shift of the principal point from the centre, in longest sides."""
 MAX_EDGE_DISTORTION = 0.4
 """Largest believable relative radial displacement in the image corner."""
-BIC_FACTOR = 4.0
+BIC_FACTOR = 2.0
 """Multiple of the BIC penalty that a model must gain: residuals of real matches are not independent."""
 CLEAR_SHARE = 0.05
 """A difference in explained matches that decides alone whether photos share a camera. On castle_p19, whose repeated
@@ -72,7 +72,7 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
     choice = _Choice(distortion={"simple": 1, "radial": 2}.get(options.distortion, 0))
     trials: list[CameraTrial] = []
     # With a wide loss the few worst observations would decide instead of the many good ones.
-    step = replace(noise_round(bundle), iterations=20, tolerance=1e-4)
+    step = replace(noise_round(bundle), iterations=40, tolerance=1e-5)
     if choice.distortion:
         bundle = _fit(bundle, choice, step, options, np.ones(bundle.n_cameras, bool))
     while rich.any() and _richer(choice, bundle, options):

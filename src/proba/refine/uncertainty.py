@@ -59,7 +59,9 @@ def _disagreement(equations: NormalEquations, inverse: np.ndarray) -> np.ndarray
     cells = equations.gradients[np.abs(equations.gradients).max(axis=1) > 0]  # [G, D]
     if len(cells) < 2:
         return np.zeros(len(inverse))
-    length = equations.mean_weight / max(equations.mean_weight2, 1e-12)  # see `step_cameras`
+    length = equations.mean_weight / max(
+        equations.mean_weight2, 1e-12
+    )  # Cauchy weights overstate the curvature: it is weight^2 on average
     moves = length * (cells - cells.mean(axis=0)) @ inverse  # [G, D]
     return np.sqrt((moves**2).sum(axis=0) * len(cells) / (len(cells) - 1))
 

@@ -1,0 +1,119 @@
+"""The adjustment against COLMAP's, threads, and what may move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pycolmap
+import pytest
+from perturbed_world import perturbed_solution
+
+from proba.refine.adjust import Freedom
+from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
+from proba.refine.levenberg import minimise
+from proba.refine.tracks import build_tracks
+from proba.refine.triangulate import points_from_depth_maps
+from proba.threads import set_threads
+
+LOSS_PX = 2.0
+FREE = Freedom(principal_point=True, distortion=True)
+
+
+@pytest.fixture
+def rough(room, room_matches) -> Bundle:
+    """A disturbed world, seen by cameras that have every parameter."""
+    disturbed = {"rotation_deg": 0.2, "position": 0.01, "focal_factor": 1.02, "depth_noise": 0.02}
+    solution = perturbed_solution(room, room_matches, **disturbed)
+    tracks = unit_tracks(build_tracks(room_matches, solution.graph), unit_px(room_matches, solution))
+    bundle = bundle_from_solution(room_matches, solution, tracks)
+    bundle.camera_model = ["RADIAL"] * bundle.n_cameras
+    return points_from_depth_maps(bundle, solution.log_depth)
+
+
+def cost(bundle: Bundle) -> float:
+    return float(np.log1p((reprojection_errors(bundle) / LOSS_PX) ** 2).sum())
+
+
+def adjusted(bundle: Bundle, freedom: Freedom = FREE, tolerance: float = 1e-10, **masks) -> Bundle:
+    free = freedom.columns(bundle, **masks)
+    return minimise(bundle, bundle.alive, free, loss_px=LOSS_PX, iterations=100, tolerance=tolerance)
+
+
+def by_colmap(bundle: Bundle) -> Bundle:
+    """The same problem, solved by COLMAP."""
+    model = pycolmap.Reconstruction()
+    width, height = np.round(bundle.camera_size[0]).astype(int).tolist()
+    params = bundle.intrinsics[0, [0, 2, 3, 4, 5]]
+    camera = pycolmap.Camera(model="RADIAL", width=width, height=height, params=params, camera_id=1)
+    model.add_camera_with_trivial_rig(camera)
+    tracks, config = bundle.tracks, pycolmap.BundleAdjustmentConfig()
+    slot = np.zeros(tracks.n_observations, int)
+    for n in range(bundle.n_images):
+        mine = tracks.image == n
+        slot[mine] = np.arange(mine.sum())
+        image = pycolmap.Image(name=str(n), keypoints=tracks.xy[mine], camera_id=1, image_id=n + 1)
+        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(bundle.cam_from_world[n, :3]))
+        config.add_image(n + 1)
+    for t, xyz in enumerate(bundle.xyz):
+        track = pycolmap.Track()
+        for k in range(tracks.offset[t], tracks.offset[t + 1]):
+            track.add_element(int(tracks.image[k]) + 1, int(slot[k]))
+        model.add_point3D(xyz, track)
+    config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    options = pycolmap.BundleAdjustmentOptions()
+    options.print_summary, options.refine_principal_point = False, True
+    options.ceres.loss_function_type, options.ceres.loss_function_scale = pycolmap.LossFunctionType.CAUCHY, LOSS_PX
+    options.ceres.solver_options.max_num_iterations = 200
+    options.ceres.solver_options.function_tolerance = 1e-12
+    pycolmap.create_default_bundle_adjuster(options, config, model).solve()
+    poses = bundle.cam_from_world.copy()
+    poses[:, :3] = [model.image(n + 1).cam_from_world().matrix() for n in range(bundle.n_images)]
+    focal, cx, cy, k1, k2 = model.camera(1).params
+    xyz = np.stack([model.point3D(t + 1).xyz for t in range(tracks.n_tracks)])
+    return replace(bundle, cam_from_world=poses, intrinsics=np.array([[focal, focal, cx, cy, k1, k2]]), xyz=xyz)
+
+
+def test_minimum_is_that_of_colmap(rough) -> None:
+    ours, theirs = adjusted(rough), by_colmap(rough)
+    assert cost(ours) < 0.5 * cost(rough)
+    assert cost(ours) == pytest.approx(cost(theirs), rel=1e-5)
+    np.testing.assert_allclose(ours.intrinsics[:, :4], theirs.intrinsics[:, :4], atol=0.2)
+
+
+def test_two_threads_find_the_same_minimum_and_always_the_same_bits(rough) -> None:
+    try:
+        results = []
+        for threads in (1, 2, 2):
+            set_threads(threads)
+            results.append(adjusted(rough, tolerance=1e-5))
+    finally:
+        set_threads(None)
+    assert cost(results[0]) == pytest.approx(cost(results[1]), rel=1e-6)
+    assert np.array_equal(results[1].cam_from_world, results[2].cam_from_world)
+    assert np.array_equal(results[1].xyz, results[2].xyz)
+
+
+def test_only_what_is_free_moves(rough) -> None:
+    poor = np.zeros(rough.n_cameras, bool)
+    moved = adjusted(rough, rich=poor).intrinsics
+    assert moved[0, 0] != rough.intrinsics[0, 0] and moved[0, 0] == moved[0, 1]
+    assert np.array_equal(moved[:, 2:], rough.intrinsics[:, 2:])
+    fixed = adjusted(rough, Freedom(focal=False))
+    assert np.array_equal(fixed.intrinsics, rough.intrinsics) and cost(fixed) < cost(rough)
+
+
+def test_images_and_points_without_observations_stay(rough) -> None:
+    blind = replace(rough, alive=rough.tracks.image != 3)
+    moved = adjusted(blind)
+    assert np.allclose(moved.cam_from_world[3], rough.cam_from_world[3], atol=1e-12)
+    lonely = blind.alive_per_track() < 2
+    assert np.array_equal(moved.xyz[lonely], rough.xyz[lonely])
+
+
+def test_what_is_behind_a_camera_does_not_pull_the_others(rough) -> None:
+    turned = rough.cam_from_world.copy()
+    turned[6] = np.diag([-1.0, 1.0, -1.0, 1.0]) @ turned[6]
+    right = adjusted(replace(rough, alive=rough.tracks.image != 6))
+    disturbed = adjusted(replace(rough, cam_from_world=turned))
+    assert disturbed.intrinsics[0, 0] == pytest.approx(right.intrinsics[0, 0], rel=0.01)
