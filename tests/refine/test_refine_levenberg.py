@@ -9,7 +9,7 @@ import pycolmap
 import pytest
 from perturbed_world import perturbed_solution
 
-from proba.refine.adjust import Freedom
+from proba.refine.adjust import ANNEALED, Freedom, adjust
 from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
 from proba.refine.levenberg import minimise
 from proba.refine.tracks import build_tracks
@@ -20,15 +20,23 @@ LOSS_PX = 2.0
 FREE = Freedom(principal_point=True, distortion=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rough(room, room_matches) -> Bundle:
-    """A disturbed world, seen by cameras that have every parameter."""
-    disturbed = {"rotation_deg": 0.2, "position": 0.01, "focal_factor": 1.02, "depth_noise": 0.02}
-    solution = perturbed_solution(room, room_matches, **disturbed)
+    """A world a little off its minimum, of the tracks that hold, seen by cameras that have every parameter."""
+    solution = perturbed_solution(room, room_matches)
     tracks = unit_tracks(build_tracks(room_matches, solution.graph), unit_px(room_matches, solution))
-    bundle = bundle_from_solution(room_matches, solution, tracks)
-    bundle.camera_model = ["RADIAL"] * bundle.n_cameras
-    return points_from_depth_maps(bundle, solution.log_depth)
+    start = points_from_depth_maps(bundle_from_solution(room_matches, solution, tracks), solution.log_depth)
+    settled = adjust(start, ANNEALED, Freedom())
+    whole = np.flatnonzero(settled.alive_per_track() == tracks.length)
+    wrong = settled.intrinsics * [1.01, 1.01, 1.005, 1, 1, 1]
+    return replace(
+        settled,
+        tracks=tracks.take(whole),
+        xyz=settled.xyz[whole],
+        alive=np.ones(tracks.take(whole).n_observations, bool),
+        intrinsics=wrong,
+        camera_model=["RADIAL"] * settled.n_cameras,
+    )
 
 
 def cost(bundle: Bundle) -> float:
@@ -76,7 +84,7 @@ def by_colmap(bundle: Bundle) -> Bundle:
 
 def test_minimum_is_that_of_colmap(rough) -> None:
     ours, theirs = adjusted(rough), by_colmap(rough)
-    assert cost(ours) < 0.5 * cost(rough)
+    assert cost(ours) < 0.9 * cost(rough)
     assert cost(ours) == pytest.approx(cost(theirs), rel=1e-5)
     np.testing.assert_allclose(ours.intrinsics[:, :4], theirs.intrinsics[:, :4], atol=0.2)
 
