@@ -14,6 +14,8 @@ import pycolmap
 from proba.errors import InputError
 from proba.reconstruction import Camera, Points, Reconstruction
 
+pycolmap.logging.minloglevel = int(pycolmap.logging.ERROR)
+
 MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 
 

@@ -79,8 +79,8 @@ class _Problem:
             float(loss_px) ** 2,
         )
         work = np.cumsum(length[self.points] ** 2)  # [P], pairs of observations
-        shares = np.linspace(0, 1, numba.get_num_threads() + 1)[1:-1]
-        self.borders = [0, *np.searchsorted(work, shares * work[-1]).tolist(), len(work)]  # tracks of each thread
+        shares = np.linspace(0, work[-1] if len(work) else 0, numba.get_num_threads() + 1)[1:-1]
+        self.borders = [0, *np.searchsorted(work, shares).tolist(), len(work)]  # tracks of each thread
 
     def cost(self, bundle: Bundle) -> float:
         """Robust cost of all observations that take part."""
@@ -167,11 +167,11 @@ def _reduce(
         longest = max(longest, offset[t + 1] - offset[t])
     full, by_point, normal, inverse = np.zeros((2, 12)), np.zeros((2, 3)), np.zeros((3, 3)), np.zeros((3, 3))
     slope, by_node = np.zeros(3), np.zeros((2, 12))
-    coupling, place, size = (
-        np.zeros((2 * longest, 3, 6)),
+    coupling = np.zeros((2 * longest, 3, 6))  # point against each node
+    place, size = (
         np.zeros(2 * longest, np.int64),
         np.zeros(2 * longest, np.int64),
-    )
+    )  # first column and width of each node
     for t in range(first, last):
         begin, count = offset[t], offset[t + 1] - offset[t]
         nodes = count
@@ -230,7 +230,7 @@ def _reduce(
                 row = half[place[one] + a]
                 for other in range(one):
                     first_column = place[other]
-                    if size[other] == 6:
+                    if size[other] == 6:  # a known length makes vector instructions
                         for b in range(6):
                             row[first_column + b] -= (
                                 x * coupling[other, 0, b] + y * coupling[other, 1, b] + z * coupling[other, 2, b]

@@ -35,6 +35,8 @@ from proba.solution import Solution
 from proba.threads import one_library_thread
 
 MIN_TRACKS = 8
+CROWD = 50
+"""More images than this get more tracks."""
 MIN_IMAGES = 4
 """With fewer images there is no majority that could tell which of them are wrong."""
 POOR_SHARE = 0.75
@@ -106,7 +108,12 @@ def refine(
             )
         unit = unit_px(matches, solutions[0])  # [N]
         size = _image_sizes(matches, solutions[0])  # [N, 2]
-        few = unit_tracks(select_tracks(tracks, size, options.max_tracks, options.seed), unit)
+        crowd = max(1.0, len(unit) / CROWD)
+
+        def some(most: int) -> Tracks:
+            return select_tracks(tracks, size, round(crowd * most), options.seed)
+
+        few = unit_tracks(some(options.max_tracks), unit)
     freedom = Freedom(focal=options.focal != "fixed")
     with clock("pairs"):
         pairs = _pair_agreement(matches, solutions[0], unit, options)
@@ -131,12 +138,12 @@ def refine(
             bundle, freedom, trials = select_camera_model(own[0], options)
             placed_again, unplaced = placed_again | own[1], own[2]
     with clock("final adjustment"):
-        many = unit_tracks(select_tracks(tracks, size, options.final_tracks, options.seed), unit)
+        many = unit_tracks(some(options.final_tracks), unit)
         last = noise_round(bundle)
         bundle = _finish(bundle, many, last, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)
     with clock("points"):
-        final = select_tracks(tracks, size, options.max_points, options.seed)
+        final = some(options.max_points)
         cloud = _all_points(bundle, unit_tracks(final, unit), last, ~unplaced)
         free = free_intrinsics(cloud, freedom, options)  # [C, 6]
         cloud = to_root_frame(_settle(cloud, free, last, ~unplaced), solution.graph.root)
