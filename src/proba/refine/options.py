@@ -20,10 +20,10 @@ class RefineOptions:
     distortion: Literal["auto", "none", "simple", "radial"] = "auto"
     """`auto` decides by the likelihood; `simple` and `radial` estimate one or two coefficients in any case."""
     max_tracks: int = 3000
-    """Tracks while worlds are compared and rescued. 2,500 found the same worlds as 4,000 on castle_p19 and fern. These
-    numbers are for up to 50 images; more get more in proportion."""
+    """Tracks while worlds are compared and rescued. 2,500 found the same worlds as 4,000 on castle_p19 and fern. Of
+    more than 50 images, more in proportion."""
     final_tracks: int = 8000
-    """Tracks in the last adjustment. 13,000 were not more accurate than 8,000 on the Strecha sets."""
+    """The same in the last adjustment. 13,000 were not more accurate than 8,000 on the Strecha sets."""
     max_points: int = 100_000
     """Tracks that become points of the result, triangulated with the final cameras."""
     max_worlds: int = 3

@@ -36,7 +36,7 @@ from proba.threads import one_library_thread
 
 MIN_TRACKS = 8
 CROWD = 50
-"""More images than this get more tracks."""
+"""More images than this get more tracks in adjustments."""
 MIN_IMAGES = 4
 """With fewer images there is no majority that could tell which of them are wrong."""
 POOR_SHARE = 0.75
@@ -113,10 +113,10 @@ def refine(
         size = _image_sizes(matches, solutions[0])  # [N, 2]
         crowd = max(1.0, len(unit) / CROWD)
 
-        def some(most: int) -> Tracks:
-            return select_tracks(tracks, size, round(crowd * most), options.seed)
+        def some(most: float) -> Tracks:
+            return select_tracks(tracks, size, round(most), options.seed)
 
-        few = unit_tracks(some(options.max_tracks), unit)
+        few = unit_tracks(some(crowd * options.max_tracks), unit)
     freedom = Freedom(focal=options.focal != "fixed")
     with clock("pairs"):
         pairs = _pair_agreement(matches, solutions[0], unit, options)
@@ -141,7 +141,7 @@ def refine(
             bundle, freedom, trials = select_camera_model(own[0], options)
             placed_again, unplaced = placed_again | own[1], own[2]
     with clock("final adjustment"):
-        many = unit_tracks(some(options.final_tracks), unit)
+        many = unit_tracks(some(crowd * options.final_tracks), unit)
         last = noise_round(bundle)
         bundle = _finish(bundle, many, last, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)

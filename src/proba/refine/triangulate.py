@@ -169,9 +169,9 @@ def believable(bundle: Bundle) -> Bundle:
     log_depth = np.log(np.maximum(observed_depths(bundle), 1e-9))  # [K]
     margin = (DEPTH_MARGIN + RAY_NOISE_DEG / np.maximum(ray_angles_deg(bundle), 1e-3))[tracks.track_of_observation]
     odd = np.zeros(tracks.n_observations, bool)
-    for image in range(bundle.n_images):
-        here = tracks.image == image
-        around, doubtful = np.flatnonzero(here & checked), np.flatnonzero(here & unchecked)
+    order = np.argsort(tracks.image, kind="stable")  # [K]
+    for here in np.split(order, np.searchsorted(tracks.image[order], np.arange(1, bundle.n_images))):
+        around, doubtful = here[checked[here]], here[unchecked[here]]
         if len(around) < NEIGHBOURS or not len(doubtful):
             continue
         _, nearest = cKDTree(tracks.xy[around]).query(tracks.xy[doubtful], k=NEIGHBOURS)
