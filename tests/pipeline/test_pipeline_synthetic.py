@@ -5,7 +5,9 @@ import pytest
 from proba.errors import GeometryError
 from proba.evaluation import evaluate
 from proba.matches import ImageInfo, Matches
-from proba.pipeline import solve_matches
+from proba.pipeline import SolveOptions, solve_matches
+from proba.refine import RefineOptions
+from proba.solver import SolverOptions
 from proba.synthetic import make_scene, scene_matches
 
 
@@ -26,6 +28,30 @@ def test_a_flat_scene_is_warned_about():
     result = solve_matches(scene_matches(scene, grid=32, seed=2))
     notes = result.reconstructions[0].notes
     assert any("planar" in note for note in notes)
+
+
+class Watch:
+    """Collects how many iterations solves have."""
+
+    def __init__(self):
+        self.iterations = set()
+
+    def piece(self, index, total, graph): ...
+
+    def iteration(self, progress):
+        self.iterations.add(progress.iterations)
+
+    def stage(self, text): ...
+
+
+@pytest.mark.parametrize(("longer", "expected"), [(2, {100, 200}), (1, {100})])
+def test_the_solver_starts_again_for_longer_where_no_world_is_sure(longer, expected):
+    matches = scene_matches(make_scene("object", n_images=4, seed=0), grid=24, seed=0)
+    never_sure = RefineOptions(good_share=1.1, max_worlds=1)
+    options = SolveOptions(solver=SolverOptions(iterations=100), refine=never_sure, longer=longer)
+    watch = Watch()
+    result = solve_matches(matches, options, observer=watch)
+    assert watch.iterations == expected and result.pieces[0].iterations in expected
 
 
 def test_two_images_are_enough():

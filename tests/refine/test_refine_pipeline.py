@@ -94,6 +94,15 @@ def test_better_world_is_chosen(room, room_matches) -> None:
     assert [w.name for w in result.worlds] == [broken.name, good.name]
 
 
+def test_more_worlds_are_asked_for_only_where_none_is_sure(room, room_matches) -> None:
+    broken = perturbed_solution(room, room_matches, rotation_deg=80, position=2.0, seed=6)
+    good = perturbed_solution(room, room_matches, seed=4)
+    options = replace(FAST, rescue_rounds=0)
+    result = refine(room_matches, [broken], options, more=lambda: [good])
+    assert (result.chosen.name, result.chosen.attempt) == (good.name, 1)
+    refine(room_matches, [good], options, more=lambda: pytest.fail("a good world was there"))
+
+
 def test_good_first_world_ends_the_search(room, room_matches) -> None:
     worlds = [perturbed_solution(room, room_matches, seed=s) for s in range(3)]
     result = refine(room_matches, worlds, replace(FAST, good_share=0.5))
