@@ -71,10 +71,6 @@ class Freedom:
     principal_point: bool = False
     distortion: bool = False
 
-    @property
-    def any(self) -> bool:
-        return self.focal or self.principal_point or self.distortion
-
     def columns(self, bundle: Bundle, rich: np.ndarray | None = None) -> np.ndarray:
         """Which intrinsics [C, 6] bool of which camera that concerns: those of its model, and of cameras that are not
         `rich` [C] bool the focal length alone."""

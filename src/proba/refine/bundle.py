@@ -51,6 +51,11 @@ class Bundle:
         return -np.einsum("nji,nj->ni", rotation, translation)
 
     @property
+    def one_focal(self) -> np.ndarray:  # [C] bool
+        """Cameras with square pixels, whose two focal lengths are one parameter."""
+        return np.array([FY not in MODEL_PARAMETERS[model] for model in self.camera_model])
+
+    @property
     def share(self) -> float:
         """Share of the observations that hold."""
         return float(self.alive.mean()) if len(self.alive) else 0.0

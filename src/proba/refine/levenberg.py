@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.spatial.transform import Rotation
 
-from proba.refine.bundle import FX, FY, MODEL_PARAMETERS, Bundle, points_in_cameras
+from proba.refine.bundle import FX, FY, Bundle, points_in_cameras
 from proba.refine.linearise import N_POSE
 from proba.refine.normal_equations import free_columns
 from proba.threads import pool
@@ -69,14 +69,14 @@ class _Problem:
         self.image, self.xy = tracks.image[used], tracks.xy[used]  # [U], [U, 2]
         self.columns = free_columns(bundle, free)  # [C, 6]
         self.n_columns = N_POSE * bundle.n_images + int(free.sum())
-        one_focal = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])
+        self.loss2 = float(loss_px) ** 2
         self.cameras = (
             bundle.camera_of_image,
-            one_focal,  # [C] bool
+            bundle.one_focal,  # [C] bool
             np.argsort(~free, axis=1, kind="stable"),  # [C, 6], the free intrinsics first,
             free.sum(axis=1),  # [C], how many there are
             np.where(free.any(axis=1), self.columns.max(axis=1) + 1 - free.sum(axis=1), 0),  # [C], their first column
-            float(loss_px) ** 2,
+            self.loss2,
         )
         work = np.cumsum(length[self.points] ** 2)  # [P], pairs of observations
         shares = np.linspace(0, work[-1] if len(work) else 0, numba.get_num_threads() + 1)[1:-1]
@@ -84,7 +84,7 @@ class _Problem:
 
     def cost(self, bundle: Bundle) -> float:
         """Robust cost of all observations that take part."""
-        return sum(self._share(_cost, bundle, self.cameras[-1]))
+        return sum(self._share(_cost, bundle, self.loss2))
 
     def step(self, bundle: Bundle, damping: float) -> tuple[Bundle, float]:
         """The bundle after a damped step, and how much the quadratic model says that this lowers the cost."""
@@ -126,8 +126,7 @@ def move_cameras(bundle: Bundle, columns: np.ndarray, step: np.ndarray) -> Bundl
     free = columns >= 0  # [C, 6]
     intrinsics = bundle.intrinsics.copy()
     intrinsics[free] += step[columns[free]]
-    square_pixels = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])
-    intrinsics[square_pixels, FY] = intrinsics[square_pixels, FX]
+    intrinsics[bundle.one_focal, FY] = intrinsics[bundle.one_focal, FX]
     return replace(bundle, cam_from_world=cam_from_world, intrinsics=intrinsics)
 
 

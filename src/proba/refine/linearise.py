@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, points_in_cameras, project
+from proba.refine.bundle import CX, CY, FX, FY, K1, K2, Bundle, points_in_cameras, project
 
 N_POSE = 6
 """A small rotation of the camera about its own axes, then a shift of its centre along the world's axes."""
@@ -54,8 +54,7 @@ def _by_intrinsics(bundle: Bundle, ray: np.ndarray, image: np.ndarray) -> np.nda
     derivative[:, :, K1] = k[:, [FX, FY]] * ray * square
     derivative[:, :, K2] = k[:, [FX, FY]] * ray * square**2
     # Square pixels have one focal length: its column is the sum of both.
-    one_focal = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])  # [C]
-    shared = one_focal[bundle.camera_of_image[image]]  # [U]
+    shared = bundle.one_focal[bundle.camera_of_image[image]]  # [U]
     derivative[shared, 1, FX] = derivative[shared, 1, FY]
     derivative[shared, 1, FY] = 0
     return derivative

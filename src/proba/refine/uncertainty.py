@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from proba.refine.bundle import FX, FY, MODEL_PARAMETERS, Bundle
+from proba.refine.bundle import FX, FY, Bundle
 from proba.refine.linearise import N_POSE
 from proba.refine.normal_equations import NormalEquations, parts
 
@@ -43,8 +43,7 @@ def camera_uncertainty(bundle: Bundle, equations: NormalEquations) -> CameraUnce
     columns = equations.columns
     intrinsics_var = np.zeros(columns.shape)  # [C, 6]
     intrinsics_var[columns >= 0] = variance[columns[columns >= 0]]
-    square_pixels = np.array([FY not in MODEL_PARAMETERS[model] for model in bundle.camera_model])
-    intrinsics_var[square_pixels, FY] = intrinsics_var[square_pixels, FX]
+    intrinsics_var[bundle.one_focal, FY] = intrinsics_var[bundle.one_focal, FX]
     return CameraUncertainty(
         noise_px=float(np.sqrt(equations.noise2)),
         covariance=covariance,
