@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from perturbed_world import perturbed_solution, relative_errors_deg
 
 from proba.refine.adjust import Freedom
 from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import (
-    K1,
-    K2,
     Bundle,
     bundle_from_solution,
     distort,
@@ -21,8 +18,6 @@ from proba.refine.bundle import (
     unit_px,
     unit_tracks,
 )
-from proba.refine.linearise import linearise
-from proba.refine.normal_equations import _gauge_directions, normal_equations
 from proba.refine.rescue import explained, grow
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import (
@@ -33,15 +28,6 @@ from proba.refine.triangulate import (
     sample_maps,
     triangulate,
 )
-from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty
-
-
-@pytest.fixture(scope="module")
-def bundle(room, room_matches) -> Bundle:
-    """The exact cameras of the room, with points at the depths of the maps."""
-    exact = perturbed_solution(room, room_matches, rotation_deg=0, position=0, focal_factor=1, depth_noise=0)
-    tracks = unit_tracks(build_tracks(room_matches, exact.graph), unit_px(room_matches, exact))
-    return points_from_depth_maps(bundle_from_solution(room_matches, exact, tracks), exact.log_depth)
 
 
 def test_undistortion_inverts_distortion() -> None:
@@ -128,87 +114,3 @@ def test_maps_are_sampled_at_cell_centres() -> None:
     image = np.zeros(3, int)
     relative = np.array([[0.125, 0.125], [0.625, 0.125], [2.0, 2.0]])
     assert np.allclose(sample_maps(maps, image, relative), [0.0, 2.0, 15.0])
-
-
-def test_derivatives_match_finite_differences(bundle: Bundle) -> None:
-    part = triangulate(bundle, 4.0)
-    intrinsics = part.intrinsics.copy()
-    intrinsics[:, [K1, K2]] = -0.05, 0.02
-    part = replace(part, intrinsics=intrinsics, camera_model=["RADIAL"])
-    kept = part.alive.copy()
-    kept[200:] = False
-    residual, by_camera, by_point = linearise(part, kept)
-    step = 1e-6
-    image, owner = part.tracks.image[kept], part.tracks.track_of_observation[kept]
-    for axis in range(3):
-        xyz = part.xyz.copy()
-        xyz[:, axis] += step
-        moved = linearise(replace(part, xyz=xyz), kept)[0]
-        assert np.allclose((moved - residual) / step, by_point[:, :, axis], rtol=1e-3, atol=1e-2)
-        poses = part.cam_from_world.copy()
-        poses[:, :3, 3] -= step * poses[:, :3, axis]  # the centre moves along a world axis
-        moved = linearise(replace(part, cam_from_world=poses), kept)[0]
-        assert np.allclose((moved - residual) / step, by_camera[:, :, 3 + axis], rtol=1e-3, atol=1e-2)
-        turn = np.eye(4)
-        turn[:3, :3] += step * np.cross(np.eye(3), np.eye(3)[axis]).T @ -np.eye(3)
-        moved = linearise(replace(part, cam_from_world=turn @ part.cam_from_world), kept)[0]
-        numeric = (moved - residual) / step
-        assert np.allclose(numeric, by_camera[:, :, axis], rtol=1e-3, atol=1e-2), axis
-    for column, delta in ((0, 1e-4), (2, 1e-4), (3, 1e-4), (4, 1e-7), (5, 1e-7)):
-        changed = part.intrinsics.copy()
-        changed[:, column] += delta
-        if column == 0:
-            changed[:, 1] += delta
-        moved = linearise(replace(part, intrinsics=changed), kept)[0]
-        assert np.allclose((moved - residual) / delta, by_camera[:, :, 6 + column], rtol=1e-3, atol=1e-2)
-    assert len(image) == len(owner) == len(residual)
-
-
-FOCAL_ONLY = np.array([[True, False, False, False, False, False]])
-
-
-def deviations(bundle: Bundle) -> CameraUncertainty:
-    return camera_uncertainty(bundle, normal_equations(bundle, FOCAL_ONLY, 2.0))
-
-
-def test_uncertainty_is_finite_positive_and_falls_with_more_data(bundle: Bundle) -> None:
-    placed = refine_points(triangulate(bundle, 4.0), 2.0)
-    everything = deviations(placed)
-    assert np.isfinite(everything.pose_std).all()
-    assert (everything.pose_std > 0).all()
-    assert (everything.intrinsics_std[:, 2:] == 0).all()
-    quarter = placed.alive & (placed.tracks.track_of_observation % 4 == 0)
-    less = deviations(replace(placed, alive=quarter))
-    ratio = less.intrinsics_std[0, 0] / everything.intrinsics_std[0, 0]
-    assert 1.4 < ratio < 3.0  # a quarter of the data: about twice the deviation
-
-
-def test_errors_that_neighbours_share_widen_the_deviation(bundle: Bundle) -> None:
-    """A distortion that the model lacks counts more than the same residuals at random."""
-    placed = refine_points(triangulate(bundle, 4.0), 2.0)
-    tracks, free = placed.tracks, np.zeros(placed.intrinsics.shape, bool)
-    free[:, 0] = True
-    centred = tracks.xy / placed.camera_size[placed.camera_of_image[tracks.image]] - 0.5  # [K, 2]
-    shift = 12 * centred * (centred**2).sum(axis=1, keepdims=True)
-    mixed = np.random.default_rng(0).permutation(shift)
-
-    def focal_std(xy: np.ndarray) -> float:
-        moved = refine_points(replace(placed, tracks=replace(tracks, xy=xy)), 2.0)
-        return float(camera_uncertainty(moved, normal_equations(moved, free, 2.0)).intrinsics_std[0, 0])
-
-    assert focal_std(tracks.xy + shift) > 1.5 * focal_std(tracks.xy + mixed)
-
-
-def test_unseen_images_get_a_large_finite_deviation(bundle: Bundle) -> None:
-    placed = triangulate(bundle, 4.0)
-    blind = replace(placed, alive=placed.alive & (placed.tracks.image != 2))
-    result = deviations(blind)
-    assert (result.pose_std[2] >= 1).all()
-    assert np.delete(result.pose_std, 2, axis=0).max() < 0.1
-
-
-def test_gauge_directions_change_no_residual(bundle: Bundle) -> None:
-    placed = triangulate(bundle, 4.0)
-    equations = normal_equations(placed, FOCAL_ONLY, 2.0)
-    gauge = _gauge_directions(placed, equations.observed)  # [D, 7]
-    assert np.abs(equations.system @ gauge).max() < 1e-6 * np.abs(equations.system).max()

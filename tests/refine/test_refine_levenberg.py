@@ -11,8 +11,7 @@ from perturbed_world import perturbed_solution
 
 from proba.refine.adjust import ANNEALED, Freedom, adjust
 from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
-from proba.refine.levenberg import _derivatives, minimise
-from proba.refine.linearise import linearise
+from proba.refine.levenberg import minimise
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import points_from_depth_maps
 from proba.threads import set_threads
@@ -81,20 +80,6 @@ def by_colmap(bundle: Bundle) -> Bundle:
     focal, cx, cy, k1, k2 = model.camera(1).params
     xyz = np.stack([model.point3D(t + 1).xyz for t in range(tracks.n_tracks)])
     return replace(bundle, cam_from_world=poses, intrinsics=np.array([[focal, focal, cx, cy, k1, k2]]), xyz=xyz)
-
-
-def test_compiled_derivatives_are_those_of_linearise(rough) -> None:
-    bent = replace(rough, intrinsics=np.add(rough.intrinsics, [0, 0, 0, 0, 0.05, -0.02]))
-    residual, by_camera, by_point = linearise(bent, bent.alive)
-    camera, point = np.zeros((2, 12)), np.zeros((2, 3))
-    tracks, owner = bent.tracks, bent.tracks.track_of_observation
-    for k in range(0, tracks.n_observations, 37):
-        pose, xyz = bent.cam_from_world[tracks.image[k], :3], bent.xyz[owner[k]]
-        right, down, weight = _derivatives(pose, bent.intrinsics[0], True, xyz, tracks.xy[k], LOSS_PX**2, camera, point)
-        np.testing.assert_allclose([right, down], residual[k], atol=1e-9)
-        np.testing.assert_allclose(camera, by_camera[k], rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(point, by_point[k], rtol=1e-9, atol=1e-9)
-        assert weight == pytest.approx(1 / (1 + (right**2 + down**2) / LOSS_PX**2))
 
 
 def test_minimum_is_that_of_colmap(rough) -> None:

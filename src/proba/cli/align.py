@@ -21,6 +21,7 @@ from proba.align import (
     transformed,
 )
 from proba.cli.export import photo_folder
+from proba.cli.options import OUT
 from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
 from proba.io.atomic import atomic_write_text
@@ -38,7 +39,7 @@ def main(
     distance: tuple[str, str, float] | None = None,
     gps: bool = False,
     images: Path | None = None,
-    out: Path | None = None,
+    out: Annotated[Path | None, OUT] = None,
 ) -> None:
     """Turn a reconstruction so that z is up, and give it a known scale. Without options: --up gravity.
 

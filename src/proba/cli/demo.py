@@ -6,12 +6,13 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from tqdm import tqdm
 
 from proba.cli.live import linger, live_viewer
 from proba.cli.match import MatchRequest, describe, match_with_progress
+from proba.cli.options import OUT
 from proba.cli.solve import solve_options, solve_to_folder
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
@@ -25,7 +26,7 @@ from proba.threads import set_threads
 
 
 def main(
-    out: Path,
+    out: Annotated[Path, OUT],
     scene: Literal["object", "ring", "room", "facade", "corridor"] = "object",
     n_images: int = 20,
     exact: bool = False,

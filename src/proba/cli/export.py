@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from proba.cli.options import OUT
 from proba.dense.cloud import Cloud, DenseOptions, dense_cloud, point_cloud
 from proba.errors import InputError
 from proba.io.colmap import write_colmap
@@ -28,7 +29,7 @@ def main(
     folder: Annotated[Path, tyro.conf.Positional],
     /,
     to: Format,
-    out: Path | None = None,
+    out: Annotated[Path | None, OUT] = None,
     images: Path | None = None,
     density: float | None = None,
     depth_format: DepthFormat = "npy",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from proba.cli.options import OUT
 from proba.io.foreign_matches import import_matches
 from proba.io.matches_h5 import save_matches
 
@@ -14,7 +15,7 @@ from proba.io.matches_h5 import save_matches
 def main(
     file: Annotated[Path, tyro.conf.Positional],
     /,
-    out: Path,
+    out: Annotated[Path, OUT],
     keypoints: Path | None = None,
     images: Path | None = None,
 ) -> None:

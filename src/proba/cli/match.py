@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import tyro
 from tqdm import tqdm
 
+from proba.cli.options import OUT
 from proba.errors import InputError
 from proba.io.video import FRAMES, photos_of
 from proba.matching import MatchOptions, MatchSummary, PairOptions, match_folder, matchers
@@ -22,7 +23,7 @@ Pairs = Literal["auto", "exhaustive", "shortlist", "sequential"]
 def main(
     images: Annotated[Path | None, tyro.conf.Positional] = None,
     /,
-    out: Path | None = None,
+    out: Annotated[Path | None, OUT] = None,
     matcher: str = "auto",
     masks: Path | None = None,
     weights: Path | None = None,

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import tyro
 
+from proba.cli.options import OUT
+
 
 def main(
     folder: Annotated[Path, tyro.conf.Positional],
     /,
-    out: Path,
+    out: Annotated[Path, OUT],
     images: Path | None = None,
     world: str | None = None,
     piece: int = 0,

@@ -11,6 +11,7 @@ import tyro
 from proba.api import Focal, Hypotheses, Pairs, Share
 from proba.cli.live import linger, live_viewer
 from proba.cli.match import MatchRequest, PairChoice, describe, match_with_progress
+from proba.cli.options import OUT
 from proba.cli.solve import solve_options, solve_to_folder
 from proba.io.video import FRAMES, photos_of
 from proba.kernels import Device
@@ -21,7 +22,7 @@ from proba.threads import set_threads
 def main(
     images: Annotated[Path, tyro.conf.Positional],
     /,
-    out: Path,
+    out: Annotated[Path, OUT],
     matcher: str = "auto",
     masks: Path | None = None,
     weights: Path | None = None,

@@ -10,6 +10,7 @@ import tyro
 from proba import api
 from proba.api import Focal, Hypotheses, Share, solve_options
 from proba.cli.live import linger, live_viewer, watch
+from proba.cli.options import OUT
 from proba.cli.progress import ProgressBar
 from proba.kernels import Device
 from proba.pipeline import SolveOptions, Together
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def main(
     matches: Annotated[Path, tyro.conf.Positional],
     /,
-    out: Path,
+    out: Annotated[Path, OUT],
     images: Path | None = None,
     hypotheses: Hypotheses = "portfolio",
     share: Share = "camera",

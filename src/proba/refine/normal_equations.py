@@ -1,232 +1,356 @@
-"""Normal equations of the adjustment, with the points eliminated.
+"""Normal equations of the adjustment with the points eliminated, compiled.
 
-Parameters of a camera: a small rotation of the camera about its own axes, a shift of its centre along the
-world's axes, and the free columns of its intrinsics. Nothing fixes the world (seven gauge freedoms), so they are
-solved for the step of least norm, relative to the mean of all cameras and not to an arbitrary first one.
+Parameters of a camera: a small rotation of the camera about its own axes, a shift of its centre along the world's
+axes, and the free ones of its intrinsics. Nothing fixes the world. The tracks are split among the threads, whose sums
+are added in a fixed order: the same bits every time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numba
 import numpy as np
 
-from proba.refine.bundle import Bundle
-from proba.refine.linearise import N_POSE, linearise
+from proba.refine.bundle import Bundle, points_in_cameras
+from proba.threads import pool
 
-CELLS = 4
-"""Cells of the image plane along a side; the gradient is kept for each of them."""
-_CHUNK = 20_000
-"""Tracks that are linearised at a time; the derivatives need memory."""
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Derivatives of the observations that hold (U of them), sorted by track."""
-
-    begin: np.ndarray  # [T + 1], observations of each track
-    cell: np.ndarray  # [U], cell of the image plane where the observation's track begins
-    block: np.ndarray  # [U, 12], system columns of pose and intrinsics, -1: fixed
-    square: np.ndarray  # [U], squared residuals
-    weight: np.ndarray  # [U], of the Cauchy loss
-    by_camera: np.ndarray  # [U, 2, 12], derivatives
-    pull: np.ndarray  # [U, 2], weighted residuals with the part taken out that moving the point explains
-    coupling: np.ndarray  # [U, 12, 3], camera against point
-    gain: np.ndarray  # [U, 12, 3], coupling times the inverse block of the point
-    inverse: np.ndarray  # [T, 3, 3], inverse point blocks
+N_POSE = 6
+MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
+"""What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
 
 
 @dataclass(frozen=True, eq=False)
-class NormalEquations:
-    """System [D, D] and gradients for the cameras: poses first, then the free intrinsics."""
+class Reduced:
+    """The equations of the cameras alone: system @ step = -gradient."""
 
     system: np.ndarray  # [D, D]
-    gradients: np.ndarray  # [CELLS^2, D], what the tracks of each cell of the image plane add to the gradient
-    columns: np.ndarray  # [C, 6], column of each intrinsic, -1: fixed
-    observed: np.ndarray  # [D] bool, columns that observations touch
-    n_observations: int
-    n_points: int
-    mean_weight: float
-    mean_weight2: float
-    weighted_square: float
-    """Sum of weight^2 residual^2."""
+    gradients: np.ndarray  # [G, D], what each group of points adds to the gradient
+    slope: np.ndarray  # [D], the gradient while the points stay
+    diagonal: np.ndarray  # [D], of the normal matrix while the points stay; zero for what nothing observes
 
     @property
     def gradient(self) -> np.ndarray:  # [D]
         return self.gradients.sum(axis=0)
 
-    @property
-    def noise2(self) -> float:
-        """Variance of one image coordinate: E[psi^2] / E[psi']^2; psi' of the Cauchy loss averages to weight^2."""
-        degrees = 2 * self.n_observations - 3 * self.n_points - len(self.system) + 7
-        return self.weighted_square / max(degrees, 1) / max(self.mean_weight2, 1e-12) ** 2
 
-    def inverse(self, bundle: Bundle) -> np.ndarray:
-        """Gauge-free inverse [D, D] of the system; zero in columns that nothing observes."""
-        result = np.zeros_like(self.system)
-        inner = np.ix_(self.observed, self.observed)
-        gauge = _gauge_directions(bundle, self.observed)[self.observed]
-        result[inner] = _gauge_free_inverse(self.system[inner], gauge)
-        return result
+class Equations:
+    """The observations `used` [K] bool of a bundle, with Cauchy weights, and the columns of its cameras.
 
-
-def free_columns(bundle: Bundle, free: np.ndarray) -> np.ndarray:
-    """Column [C, 6] of each `free` [C, 6] intrinsic in the system, after all poses; -1 where it is fixed."""
-    columns = np.full(free.shape, -1)
-    columns[free] = N_POSE * bundle.n_images + np.arange(free.sum())
-    return columns
-
-
-def normal_equations(bundle: Bundle, free: np.ndarray, loss_px: float) -> NormalEquations:
-    """Equations of all observations that hold, with Cauchy weights; `free` [C, 6] bool are the free intrinsics."""
-    columns = free_columns(bundle, free)  # [C, 6]
-    n_columns = N_POSE * bundle.n_images + int(free.sum())
-    system, gradients = np.zeros((n_columns, n_columns)), np.zeros(CELLS**2 * n_columns)
-    observed = np.zeros(n_columns, bool)
-    weights, n_points, weighted_square = [], 0, 0.0
-    for part in parts(bundle, columns, loss_px):
-        own = part.weight[:, None, None] * part.by_camera.transpose(0, 2, 1) @ part.by_camera  # [U, 12, 12]
-        _add_own(system, part.block, own)
-        _subtract_pairs(system, part.begin, part.block, part.gain, part.coupling)
-        touched = part.block >= 0  # [U, 12]
-        values = np.einsum("uai,ua->ui", part.by_camera, part.pull)  # [U, 12]
-        place = part.cell[:, None] * n_columns + part.block  # [U, 12]
-        gradients += np.bincount(place[touched], values[touched], len(gradients))
-        observed[part.block[touched]] = True
-        weights.append(part.weight)
-        n_points += int(np.count_nonzero(np.diff(part.begin)))
-        weighted_square += float((part.weight**2 * part.square).sum())
-    weight = np.concatenate(weights) if weights else np.zeros(0)
-    return NormalEquations(
-        system=system,
-        gradients=gradients.reshape(-1, n_columns),
-        columns=columns,
-        observed=observed,
-        n_observations=len(weight),
-        n_points=n_points,
-        mean_weight=float(weight.mean()) if len(weight) else 1.0,
-        mean_weight2=float((weight**2).mean()) if len(weight) else 1.0,
-        weighted_square=weighted_square,
-    )
-
-
-def parts(bundle: Bundle, columns: np.ndarray, loss_px: float) -> Iterator[Part]:
-    """The derivatives of the bundle, some tracks at a time; `columns` [C, 6] from `free_columns`."""
-    pose = np.arange(N_POSE * bundle.n_images).reshape(-1, N_POSE)
-    block = np.concatenate([pose, columns[bundle.camera_of_image]], axis=1)  # [N, 12]
-    for first in range(0, bundle.tracks.n_tracks, _CHUNK):
-        chosen = np.arange(first, min(first + _CHUNK, bundle.tracks.n_tracks))
-        begin, end = bundle.tracks.offset[chosen[0]], bundle.tracks.offset[chosen[-1] + 1]
-        some = replace(bundle, tracks=bundle.tracks.take(chosen), xyz=bundle.xyz[chosen], alive=bundle.alive[begin:end])
-        yield _part(some, block, loss_px)
-
-
-def _part(bundle: Bundle, block: np.ndarray, loss_px: float) -> Part:
-    """Derivatives of the observations that hold."""
-    tracks = bundle.tracks
-    kept = bundle.alive & (bundle.alive_per_track() >= 2)[tracks.track_of_observation]  # [K]
-    residual, by_camera, by_point = linearise(bundle, kept)  # [U, 2], [U, 2, 12], [U, 2, 3]
-    owner = tracks.track_of_observation[kept]  # [U]
-    begin = np.searchsorted(owner, np.arange(tracks.n_tracks + 1))  # [T + 1]
-    start = tracks.offset[:-1]  # [T]
-    relative = tracks.xy[start] / bundle.camera_size[bundle.camera_of_image[tracks.image[start]]]  # [T, 2], in [0, 1]
-    column, row = np.clip(relative * CELLS, 0, CELLS - 1).astype(np.int64).T  # [T] each
-    square = (residual**2).sum(axis=1)  # [U]
-    weight = 1 / (1 + square / loss_px**2)  # [U]
-    inverse = _point_inverses(begin, weight, by_point)  # [T, 3, 3]
-    coupling = (weight[:, None, None] * by_camera.transpose(0, 2, 1)) @ by_point  # [U, 12, 3]
-    slope = np.einsum("uai,ua->ui", by_point, weight[:, None] * residual)  # [U, 3]
-    total = np.stack([np.bincount(owner, slope[:, a], tracks.n_tracks) for a in range(3)], axis=1)  # [T, 3]
-    shift = np.einsum("tij,tj->ti", inverse, total)[owner]  # [U, 3], what the point would do by itself
-    return Part(
-        begin=begin,
-        cell=(row * CELLS + column)[owner],
-        block=block[tracks.image[kept]],
-        square=square,
-        weight=weight,
-        by_camera=by_camera,
-        pull=weight[:, None] * (residual - np.einsum("uai,ui->ua", by_point, shift)),
-        coupling=coupling,
-        gain=coupling @ inverse[owner],
-        inverse=inverse,
-    )
-
-
-def _point_inverses(begin: np.ndarray, weight: np.ndarray, by_point: np.ndarray) -> np.ndarray:
-    """Inverses [T, 3, 3] of the points' normal matrices; identity where nothing is observed."""
-    length = np.diff(begin)  # [T]
-    products = weight[:, None, None] * by_point.transpose(0, 2, 1) @ by_point  # [U, 3, 3]
-    blocks = np.tile(np.eye(3), (len(length), 1, 1))  # [T, 3, 3]
-    if len(products):
-        blocks[length > 0] = np.add.reduceat(products, begin[:-1][length > 0], axis=0)
-    blocks += 1e-12 * np.trace(blocks, axis1=1, axis2=2)[:, None, None] * np.eye(3)
-    return np.linalg.inv(blocks)
-
-
-def _gauge_directions(bundle: Bundle, observed: np.ndarray) -> np.ndarray:
-    """Orthonormal directions [D, 7] in which the world can move without any residual changing.
-
-    Columns that nothing observes (`observed` [D] bool) take no part.
+    Columns: the poses of all images, then the `free` [C, 6] bool intrinsics. Points need two observations.
     """
-    seen = observed[: N_POSE * bundle.n_images : N_POSE]  # [N]
-    centres = bundle.centres - bundle.centres[seen].mean(axis=0)  # [N, 3]
-    rotation = bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
-    directions = np.zeros((bundle.n_images, N_POSE, 7))
-    directions[:, 3:, :3] = np.eye(3)  # shift
-    for axis in range(3):  # turn about a world axis: R <- R exp(-w), C <- C + w x C
-        turn = np.eye(3)[axis]
-        directions[:, :3, 3 + axis] = -rotation @ turn
-        directions[:, 3:, 3 + axis] = np.cross(turn, centres)
-    directions[:, 3:, 6] = centres  # scale
-    full = np.zeros((len(observed), 7))
-    full[: N_POSE * bundle.n_images] = directions.reshape(-1, 7)
-    full[~observed] = 0
-    return np.linalg.qr(full)[0]
+
+    def __init__(self, bundle: Bundle, used: np.ndarray, free: np.ndarray, loss_px: float):
+        tracks = bundle.tracks
+        owner = tracks.track_of_observation  # [K]
+        used = used & (points_in_cameras(bundle)[:, 2] > MIN_DEPTH)
+        length = np.bincount(owner[used], minlength=tracks.n_tracks)  # [T]
+        self.used = used & (length >= 2)[owner]  # [K]
+        self.points = np.flatnonzero(length >= 2)  # [P]
+        self.offset = np.concatenate([[0], np.cumsum(length[self.points])])  # [P + 1]
+        self.image, self.xy = tracks.image[self.used], tracks.xy[self.used]  # [U], [U, 2]
+        self.n_columns = N_POSE * bundle.n_images + int(free.sum())
+        self.columns = np.full(free.shape, -1)  # [C, 6], of each intrinsic; -1: fixed
+        self.columns[free] = np.arange(N_POSE * bundle.n_images, self.n_columns)
+        self.cameras = (
+            bundle.camera_of_image,
+            bundle.one_focal,  # [C] bool
+            np.argsort(~free, axis=1, kind="stable"),  # [C, 6], the free intrinsics first,
+            free.sum(axis=1),  # [C], how many there are
+            np.where(free.any(axis=1), self.columns.max(axis=1) + 1 - free.sum(axis=1), 0),  # [C], their first column
+            float(loss_px) ** 2,
+        )
+        work = np.cumsum(length[self.points] ** 2)  # [P], pairs of observations
+        shares = np.linspace(0, work[-1] if len(work) else 0, numba.get_num_threads() + 1)[1:-1]
+        self.borders = [0, *np.searchsorted(work, shares).tolist(), len(work)]  # points of each thread
+
+    def cost(self, bundle: Bundle) -> float:
+        """Robust cost of all observations."""
+        return sum(self._share(_cost, bundle))
+
+    def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:
+        """The equations, with the diagonal raised by the share `damping`; `group` [P] is the one of each point."""
+        group = np.zeros(len(self.points), np.int64) if group is None else group
+        parts = self._share(_reduce, bundle, damping, group, int(group.max(initial=0)) + 1, self.n_columns)
+        half, gradients, slope, diagonal = (sum(arrays) for arrays in zip(*parts, strict=True))
+        system = half + half.T
+        system[np.diag_indices(self.n_columns)] += damping * diagonal
+        return Reduced(system, gradients, slope, diagonal)
+
+    def follow(self, bundle: Bundle, step: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
+        """Steps [P, 3] of the points when the cameras make theirs, and how much they add to the promised fall."""
+        parts = self._share(_follow, bundle, damping, step)
+        return np.concatenate([shift for shift, _ in parts]), sum(promise for _, promise in parts)
+
+    def point_variances(self, bundle: Bundle, noise2: float, covariance: np.ndarray) -> np.ndarray:  # [P]
+        """Variance of each point, summed over the axes: of its observations, and of the cameras [D, D] that see it."""
+        return np.concatenate(self._share(_point_variances, bundle, noise2, covariance))
+
+    def _share(self, function: Callable, bundle: Bundle, *arguments: object) -> list:
+        """Results of a compiled function for the points of each thread."""
+        scene = (
+            self.offset,
+            self.image,
+            self.xy,
+            np.ascontiguousarray(bundle.cam_from_world[:, :3]),
+            np.ascontiguousarray(bundle.intrinsics[bundle.camera_of_image]),
+            bundle.xyz[self.points],
+        )
+        jobs = [
+            pool().submit(function, first, last, scene, self.cameras, *arguments)
+            for first, last in pairwise(self.borders)
+        ]
+        return [job.result() for job in jobs]
 
 
-def _gauge_free_inverse(system: np.ndarray, gauge: np.ndarray) -> np.ndarray:
-    """Pseudo-inverse of the system [D, D] whose null space is spanned by `gauge` [D, 7]."""
-    scale = 1 / np.sqrt(np.maximum(np.diag(system), 1e-12))  # [D]
-    # The gauge is removed by a penalty of the system's own size, then taken out of the inverse by projection.
-    stiff = np.median(np.diag(system))
-    fixed = system + stiff * gauge @ gauge.T
-    conditioned = scale[:, None] * fixed * scale[None]  # [D, D]
-    values, vectors = np.linalg.eigh((conditioned + conditioned.T) / 2)
-    # A direction that nothing observes gets a huge variance, not a negative or infinite one.
-    values = np.maximum(values, 1e-10 * values[-1])
-    root = scale[:, None] * vectors / np.sqrt(values)  # [D, D]
-    root -= gauge @ (gauge.T @ root)
-    return root @ root.T
+@numba.njit(cache=True, nogil=True)
+def _cost(first, last, scene, cameras):
+    offset, image, xy, cam_from_world, intrinsics, xyz = scene
+    loss2 = cameras[5]
+    cost = 0.0
+    for t in range(first, last):
+        for u in range(offset[t], offset[t + 1]):
+            pose, k = cam_from_world[image[u]], intrinsics[image[u]]
+            x, y, z = _in_camera(pose, xyz[t])
+            square = BEHIND_PX**2
+            if z > MIN_DEPTH:
+                a, b = x / z, y / z
+                square = a * a + b * b
+                factor = 1 + square * (k[4] + square * k[5])
+                right = k[0] * factor * a + k[2] - xy[u, 0]
+                down = k[1] * factor * b + k[3] - xy[u, 1]
+                square = min(right * right + down * down, BEHIND_PX**2)
+            cost += 0.5 * loss2 * np.log1p(square / loss2)
+    return cost
 
 
-@numba.njit(cache=True)
-def _add_own(system, block, own):
-    """Add the camera blocks [U, 12, 12] to the system, in place."""
-    width = block.shape[1]
-    for k in range(len(block)):
-        for a in range(width):
-            for b in range(width):
-                if block[k, a] >= 0 and block[k, b] >= 0:
-                    system[block[k, a], block[k, b]] += own[k, a, b]
+@numba.njit(cache=True, nogil=True)
+def _reduce(first, last, scene, cameras, damping, group, groups, n):
+    """Of some points: a matrix [D, D] that gives the system when its transpose is added, and the rest of `Reduced`."""
+    offset, image = scene[0], scene[1]
+    camera_of_image, start = cameras[0], cameras[4]
+    half, gradients, slope, diagonal = np.zeros((n, n)), np.zeros((groups, n)), np.zeros(n), np.zeros(n)
+    scratch = _scratch(first, last, offset)
+    by_camera, residual, coupling, place, size, _, inverse, by_itself, _, _ = scratch
+    for t in range(first, last):
+        begin, count = offset[t], offset[t + 1] - offset[t]
+        nodes = _linearise(t, scene, cameras, damping, scratch)
+        pulls = gradients[group[t]]
+        for m in range(count):
+            right, down, weight = residual[m]
+            pose, own = 6 * image[begin + m], start[camera_of_image[image[begin + m]]]
+            wide = cameras[3][camera_of_image[image[begin + m]]]
+            for a in range(6 + wide):
+                column = pose + a if a < 6 else own + a - 6
+                w_right, w_down = weight * by_camera[m, 0, a], weight * by_camera[m, 1, a]
+                pull = w_right * right + w_down * down
+                slope[column] += pull
+                pulls[column] += pull
+                diagonal[column] += w_right * by_camera[m, 0, a] + w_down * by_camera[m, 1, a]
+                row = half[column]
+                share = 0.5 if a < 6 else 1.0
+                for b in range(6):
+                    row[pose + b] += share * (w_right * by_camera[m, 0, b] + w_down * by_camera[m, 1, b])
+                if a >= 6:
+                    for b in range(wide):
+                        row[own + b] += 0.5 * (w_right * by_camera[m, 0, 6 + b] + w_down * by_camera[m, 1, 6 + b])
+        for one in range(nodes):
+            for a in range(size[one]):
+                x, y, z = 0.0, 0.0, 0.0
+                for i in range(3):
+                    x += coupling[one, i, a] * inverse[i, 0]
+                    y += coupling[one, i, a] * inverse[i, 1]
+                    z += coupling[one, i, a] * inverse[i, 2]
+                pulls[place[one] + a] -= x * by_itself[0] + y * by_itself[1] + z * by_itself[2]
+                row = half[place[one] + a]
+                for other in range(one):
+                    column = place[other]
+                    if size[other] == 6:  # a known length makes vector instructions
+                        for b in range(6):
+                            row[column + b] -= (
+                                x * coupling[other, 0, b] + y * coupling[other, 1, b] + z * coupling[other, 2, b]
+                            )
+                    else:
+                        for b in range(size[other]):
+                            row[column + b] -= (
+                                x * coupling[other, 0, b] + y * coupling[other, 1, b] + z * coupling[other, 2, b]
+                            )
+                for b in range(size[one]):
+                    row[place[one] + b] -= 0.5 * (
+                        x * coupling[one, 0, b] + y * coupling[one, 1, b] + z * coupling[one, 2, b]
+                    )
+    return half, gradients, slope, diagonal
 
 
-@numba.njit(cache=True)
-def _subtract_pairs(system, begin, block, gain, coupling):
-    """Eliminate the points: every two observations of a point couple their cameras. In place."""
-    width = block.shape[1]
-    for t in range(len(begin) - 1):
-        for k in range(begin[t], begin[t + 1]):
-            for other in range(begin[t], begin[t + 1]):
-                for a in range(width):
-                    row = block[k, a]
-                    if row < 0:
-                        continue
-                    for b in range(width):
-                        column = block[other, b]
-                        if column >= 0:
-                            along = gain[k, a, 0] * coupling[other, b, 0]
-                            along += gain[k, a, 1] * coupling[other, b, 1]
-                            along += gain[k, a, 2] * coupling[other, b, 2]
-                            system[row, column] -= along
+@numba.njit(cache=True, nogil=True)
+def _follow(first, last, scene, cameras, damping, step):
+    shifts, promise = np.zeros((last - first, 3)), 0.0
+    scratch = _scratch(first, last, scene[0])
+    _, _, coupling, place, size, normal, inverse, by_itself, _, _ = scratch
+    for t in range(first, last):
+        nodes = _linearise(t, scene, cameras, damping, scratch)
+        x, y, z = by_itself
+        for one in range(nodes):
+            for a in range(size[one]):
+                x += coupling[one, 0, a] * step[place[one] + a]
+                y += coupling[one, 1, a] * step[place[one] + a]
+                z += coupling[one, 2, a] * step[place[one] + a]
+        for i in range(3):
+            shift = -(inverse[i, 0] * x + inverse[i, 1] * y + inverse[i, 2] * z)
+            shifts[t - first, i] = shift
+            promise += 0.5 * shift * (damping * normal[i, i] * shift - by_itself[i])
+    return shifts, promise
+
+
+@numba.njit(cache=True, nogil=True)
+def _point_variances(first, last, scene, cameras, noise2, covariance):
+    variance = np.zeros(last - first)
+    scratch = _scratch(first, last, scene[0])
+    _, _, coupling, place, size, _, inverse, _, _, _ = scratch
+    gain = np.zeros((len(coupling), 6, 3))
+    for t in range(first, last):
+        nodes = _linearise(t, scene, cameras, 0.0, scratch)
+        total = noise2 * (inverse[0, 0] + inverse[1, 1] + inverse[2, 2])
+        for one in range(nodes):
+            for a in range(size[one]):
+                for i in range(3):
+                    along = 0.0
+                    for j in range(3):
+                        along += coupling[one, j, a] * inverse[j, i]
+                    gain[one, a, i] = along
+            for other in range(one + 1):
+                twice = 1.0 if other == one else 2.0
+                for a in range(size[one]):
+                    row = covariance[place[one] + a]
+                    for b in range(size[other]):
+                        along = gain[one, a, 0] * gain[other, b, 0]
+                        along += gain[one, a, 1] * gain[other, b, 1]
+                        along += gain[one, a, 2] * gain[other, b, 2]
+                        total += twice * along * row[place[other] + b]
+        variance[t - first] = total
+    return variance
+
+
+@numba.njit(cache=True, nogil=True)
+def _scratch(first, last, offset):
+    """Where `_linearise` writes to: of each observation the derivatives by its camera [2, 12], the free intrinsics
+    first, and residual and weight [3]; of each node the coupling with the point [3, 6], first column and width; of the
+    point the normal matrix [3, 3], its damped inverse, and the gradient [3]; derivatives of one observation."""
+    longest = 1
+    for t in range(first, last):
+        longest = max(longest, offset[t + 1] - offset[t])
+    return (
+        np.zeros((longest, 2, 12)),
+        np.zeros((longest, 3)),
+        np.zeros((2 * longest, 3, 6)),
+        np.zeros(2 * longest, np.int64),
+        np.zeros(2 * longest, np.int64),
+        np.zeros((3, 3)),
+        np.zeros((3, 3)),
+        np.zeros(3),
+        np.zeros((2, 12)),
+        np.zeros((2, 3)),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _linearise(t, scene, cameras, damping, scratch):
+    """Linearise the observations of a point. Returns how many nodes it couples: the poses that see it, and the
+    intrinsics of their cameras, each once."""
+    offset, image, xy, cam_from_world, intrinsics, xyz = scene
+    camera_of_image, one_focal, kind, wide, start, loss2 = cameras
+    by_camera, residual, coupling, place, size, normal, inverse, slope, full, by_point = scratch
+    begin, count = offset[t], offset[t + 1] - offset[t]
+    nodes = count
+    normal[:] = 0
+    slope[:] = 0
+    for m in range(count):
+        n = image[begin + m]
+        camera = camera_of_image[n]
+        right, down, weight = derivatives(
+            cam_from_world[n], intrinsics[n], one_focal[camera], xyz[t], xy[begin + m], loss2, full, by_point
+        )
+        residual[m, 0], residual[m, 1], residual[m, 2] = right, down, weight
+        for i in range(3):
+            slope[i] += weight * (by_point[0, i] * right + by_point[1, i] * down)
+            for j in range(3):
+                normal[i, j] += weight * (by_point[0, i] * by_point[0, j] + by_point[1, i] * by_point[1, j])
+        place[m], size[m] = 6 * n, 6
+        node = count
+        while node < nodes and place[node] != start[camera]:
+            node += 1
+        if node == nodes and wide[camera]:
+            place[node], size[node] = start[camera], wide[camera]
+            coupling[node] = 0
+            nodes += 1
+        for a in range(6 + wide[camera]):
+            column = a if a < 6 else 6 + kind[camera, a - 6]
+            across, along = full[0, column], full[1, column]
+            by_camera[m, 0, a], by_camera[m, 1, a] = across, along
+            for i in range(3):
+                value = weight * (across * by_point[0, i] + along * by_point[1, i])
+                if a < 6:
+                    coupling[m, i, a] = value
+                else:
+                    coupling[node, i, a - 6] += value
+    _damped_inverse(normal, damping, inverse)
+    return nodes
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _in_camera(pose, point):
+    """A point in the frame of a camera [3, 4]."""
+    x = pose[0, 0] * point[0] + pose[0, 1] * point[1] + pose[0, 2] * point[2] + pose[0, 3]
+    y = pose[1, 0] * point[0] + pose[1, 1] * point[1] + pose[1, 2] * point[2] + pose[1, 3]
+    z = pose[2, 0] * point[0] + pose[2, 1] * point[1] + pose[2, 2] * point[2] + pose[2, 3]
+    return x, y, z
+
+
+@numba.njit(cache=True, nogil=True)
+def derivatives(pose, k, one_focal, point, xy, loss2, full, by_point):
+    """Residual right and down, and its weight; derivatives by camera [2, 12] and point [2, 3] are written in place."""
+    x, y, z = _in_camera(pose, point)
+    if z <= MIN_DEPTH:
+        full[:] = 0
+        by_point[:] = 0
+        return 0.0, 0.0, 0.0
+    a, b = x / z, y / z
+    square = a * a + b * b
+    factor = 1 + square * (k[4] + square * k[5])
+    slope = 2 * (k[4] + 2 * square * k[5])
+    right = k[0] * factor * a + k[2] - xy[0]
+    down = k[1] * factor * b + k[3] - xy[1]
+    for row in range(2):
+        ray, across, focal = (a, b, k[0]) if row == 0 else (b, a, k[1])
+        along = focal * (factor + slope * ray * ray)
+        cross = focal * slope * ray * across
+        by_a, by_b = (along, cross) if row == 0 else (cross, along)
+        by_x, by_y, by_z = by_a / z, by_b / z, -(by_a * a + by_b * b) / z
+        for i in range(3):
+            by_point[row, i] = by_x * pose[0, i] + by_y * pose[1, i] + by_z * pose[2, i]
+            full[row, 3 + i] = -by_point[row, i]
+        full[row, 0] = by_z * y - by_y * z
+        full[row, 1] = by_x * z - by_z * x
+        full[row, 2] = by_y * x - by_x * y
+        by_focal = factor * ray
+        full[row, 6] = by_focal if row == 0 or one_focal else 0.0
+        full[row, 7] = by_focal if row == 1 and not one_focal else 0.0
+        full[row, 8], full[row, 9] = 1.0 - row, 1.0 * row
+        full[row, 10] = focal * ray * square
+        full[row, 11] = focal * ray * square * square
+    return right, down, 1 / (1 + (right * right + down * down) / loss2)
+
+
+@numba.njit(cache=True, nogil=True)
+def _damped_inverse(normal, damping, inverse):
+    """Inverse of a symmetric matrix [3, 3] whose diagonal is raised by the share `damping`, in place."""
+    a, d, f = (
+        normal[0, 0] * (1 + damping) + 1e-12, normal[1, 1] * (1 + damping) + 1e-12, normal[2, 2] * (1 + damping) + 1e-12
+    )  # fmt: skip
+    b, c, e = normal[0, 1], normal[0, 2], normal[1, 2]
+    inverse[0, 0], inverse[0, 1], inverse[0, 2] = d * f - e * e, c * e - b * f, b * e - c * d
+    inverse[1, 1], inverse[1, 2], inverse[2, 2] = a * f - c * c, b * c - a * e, a * d - b * b
+    inverse[1, 0], inverse[2, 0], inverse[2, 1] = inverse[0, 1], inverse[0, 2], inverse[1, 2]
+    inverse /= max(a * inverse[0, 0] + b * inverse[0, 1] + c * inverse[0, 2], 1e-300)

@@ -25,7 +25,6 @@ from proba.refine.model import (
     select_camera_model,
     separate_cameras,
 )
-from proba.refine.normal_equations import normal_equations
 from proba.refine.options import RefineOptions
 from proba.refine.rescue import explained, grow, rescue
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
@@ -151,9 +150,8 @@ def refine(
         free = free_intrinsics(cloud, freedom, options)  # [C, 6]
         cloud = to_root_frame(_settle(cloud, free, last, ~unplaced), solution.graph.root)
     with clock("uncertainty"):
-        equations = normal_equations(believable(cloud), free, last.loss_px)
-        cameras = camera_uncertainty(cloud, equations)
-        sigma = point_std(cloud, cameras, last.loss_px)  # [T]
+        cameras = camera_uncertainty(believable(cloud), free, last.loss_px)
+        sigma = point_std(cloud, cameras, free, last.loss_px)  # [T]
     names = [matches.images[k].name for k in solution.graph.images]
     reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
     for edge, could, does in zip(reconstruction.edges, pairs.potential, pairs.support(cloud), strict=True):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
-from proba.refine.bundle import FX, FY, Bundle
-from proba.refine.linearise import N_POSE
-from proba.refine.normal_equations import NormalEquations, parts
+from proba.refine.bundle import FX, FY, Bundle, reprojection_errors
+from proba.refine.normal_equations import N_POSE, Equations
 
 UNSEEN_STD = 1.0
 """Standard deviation of what nothing observes: a radian, and a typical depth (the scene is scaled to depth one)."""
+CELLS = 4
+"""Cells of the image plane along a side, whose points are asked one by one what they say of the cameras."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,81 +21,109 @@ class CameraUncertainty:
 
     noise_px: float  # robust standard deviation of one image coordinate
     covariance: np.ndarray  # [D, D], poses first, then the free intrinsics
-    columns: np.ndarray  # [C, 6], column of each intrinsic in the covariance, -1: held fixed
     pose_std: np.ndarray  # [N, 6], rotation (rad, camera axes), centre (scene units, world axes)
     intrinsics_std: np.ndarray  # [C, 6], zero for what was held fixed
 
 
-def camera_uncertainty(bundle: Bundle, equations: NormalEquations) -> CameraUncertainty:
+def camera_uncertainty(bundle: Bundle, free: np.ndarray, loss_px: float) -> CameraUncertainty:
     """Covariance of the cameras, scaled by the variance of the residuals that are left.
 
-    It is relative to the mean of all cameras (least trace), because nothing fixes the world. Residuals of real photos
-    are not independent: what the lens model lacks moves neighbours together. So the standard deviation is at least how
-    much the parts of the image plane disagree on the cameras (a cluster-robust estimate).
+    `free` [C, 6] bool are the free intrinsics. It is relative to the mean of all cameras (least trace), because nothing
+    fixes the world. Residuals of real photos are not independent: what the lens model lacks moves neighbours together.
+    So the standard deviation is at least how much the parts of the image plane disagree on the cameras (a
+    cluster-robust estimate).
     """
-    inverse = equations.inverse(bundle)  # [D, D]
-    # The system is weighted, so its inverse is too large by the mean weight.
-    covariance = equations.noise2 * equations.mean_weight * inverse
-    wider = np.maximum(_disagreement(equations, inverse) / np.sqrt(np.maximum(np.diag(covariance), 1e-30)), 1.0)
+    equations = Equations(bundle, bundle.alive, free, loss_px)
+    reduced = equations.reduced(bundle, group=_cell_of_track(bundle)[equations.points])
+    observed = reduced.diagonal > 0  # [D]
+    square = reprojection_errors(bundle)[equations.used] ** 2  # [U]
+    weight = 1 / (1 + square / loss_px**2)  # [U]
+    # The curvature of the Cauchy loss is weight^2 on average, which the weighted system overstates.
+    curvature, overstated = (float((weight**power).mean()) if len(weight) else 1.0 for power in (2, 1))
+    degrees = 2 * len(weight) - 3 * len(equations.points) - len(observed) + 7
+    noise2 = float((weight**2 * square).sum()) / max(degrees, 1) / max(curvature, 1e-12) ** 2  # E[psi^2] / E[psi']^2
+    inverse = _gauge_free_inverse(bundle, reduced.system, observed)  # [D, D]
+    covariance = noise2 * overstated * inverse
+    length = overstated / max(curvature, 1e-12)
+    wider = length * _disagreement(reduced.gradients, inverse) / np.sqrt(np.maximum(np.diag(covariance), 1e-30))
+    wider = np.maximum(wider, 1.0)  # [D]
     covariance *= wider[:, None] * wider[None]
-    covariance += np.diag(np.where(equations.observed, 0.0, UNSEEN_STD**2))
+    covariance += np.diag(np.where(observed, 0.0, UNSEEN_STD**2))
     variance = np.maximum(np.diag(covariance), 0.0)  # [D]
-    columns = equations.columns
-    intrinsics_var = np.zeros(columns.shape)  # [C, 6]
-    intrinsics_var[columns >= 0] = variance[columns[columns >= 0]]
+    intrinsics_var = np.zeros(free.shape)  # [C, 6]
+    intrinsics_var[free] = variance[equations.columns[free]]
     intrinsics_var[bundle.one_focal, FY] = intrinsics_var[bundle.one_focal, FX]
     return CameraUncertainty(
-        noise_px=float(np.sqrt(equations.noise2)),
+        noise_px=noise2**0.5,
         covariance=covariance,
-        columns=columns,
         pose_std=np.sqrt(variance[: N_POSE * bundle.n_images]).reshape(-1, N_POSE),
         intrinsics_std=np.sqrt(intrinsics_var),
     )
 
 
-def _disagreement(equations: NormalEquations, inverse: np.ndarray) -> np.ndarray:  # [D]
-    """Standard deviation of the cameras if each cell of the image plane is one independent observation."""
-    cells = equations.gradients[np.abs(equations.gradients).max(axis=1) > 0]  # [G, D]
-    if len(cells) < 2:
-        return np.zeros(len(inverse))
-    length = equations.mean_weight / max(
-        equations.mean_weight2, 1e-12
-    )  # Cauchy weights overstate the curvature: it is weight^2 on average
-    moves = length * (cells - cells.mean(axis=0)) @ inverse  # [G, D]
-    return np.sqrt((moves**2).sum(axis=0) * len(cells) / (len(cells) - 1))
-
-
-def point_std(bundle: Bundle, cameras: CameraUncertainty, loss_px: float) -> np.ndarray:
+def point_std(bundle: Bundle, cameras: CameraUncertainty, free: np.ndarray, loss_px: float) -> np.ndarray:
     """Standard deviation [T] of each point: root mean square over the axes; infinite for lost points.
 
     Its own observations and the uncertainty of the cameras that see it both count.
     """
-    variances = [np.zeros(0)]
-    for part in parts(bundle, cameras.columns, loss_px):
-        own = np.trace(part.inverse, axis1=1, axis2=2) * cameras.noise_px**2  # [T']
-        variance = own + _camera_variances(part.begin, part.block, part.gain, cameras.covariance)
-        variance[np.diff(part.begin) < 2] = np.inf
-        variances.append(variance)
-    return np.sqrt(np.concatenate(variances) / 3)
+    equations = Equations(bundle, bundle.alive, free, loss_px)
+    variance = np.full(bundle.tracks.n_tracks, np.inf)
+    variance[equations.points] = equations.point_variances(bundle, cameras.noise_px**2, cameras.covariance)
+    return np.sqrt(variance / 3)
 
 
-@numba.njit(cache=True)
-def _camera_variances(begin, block, gain, covariance):
-    """Sum of the variances [T] over the axes that the cameras' uncertainty brings to each point."""
-    width = block.shape[1]
-    variance = np.zeros(len(begin) - 1)
-    for t in range(len(begin) - 1):
-        for k in range(begin[t], begin[t + 1]):
-            for other in range(begin[t], begin[t + 1]):
-                for a in range(width):
-                    row = block[k, a]
-                    if row < 0:
-                        continue
-                    for b in range(width):
-                        column = block[other, b]
-                        if column >= 0:
-                            along = gain[k, a, 0] * gain[other, b, 0]
-                            along += gain[k, a, 1] * gain[other, b, 1]
-                            along += gain[k, a, 2] * gain[other, b, 2]
-                            variance[t] += along * covariance[row, column]
-    return variance
+def _cell_of_track(bundle: Bundle) -> np.ndarray:  # [T]
+    """Cell of the image plane where each track begins."""
+    tracks, start = bundle.tracks, bundle.tracks.offset[:-1]
+    relative = tracks.xy[start] / bundle.camera_size[bundle.camera_of_image[tracks.image[start]]]  # [T, 2], in [0, 1]
+    column, row = np.clip(relative * CELLS, 0, CELLS - 1).astype(np.int64).T  # [T] each
+    return row * CELLS + column
+
+
+def _disagreement(gradients: np.ndarray, inverse: np.ndarray) -> np.ndarray:  # [D]
+    """Standard deviation of the cameras if each cell of the image plane [G, D] is one independent observation."""
+    cells = gradients[np.abs(gradients).max(axis=1) > 0]  # [G', D]
+    if len(cells) < 2:
+        return np.zeros(len(inverse))
+    moves = (cells - cells.mean(axis=0)) @ inverse  # [G', D]
+    return np.sqrt((moves**2).sum(axis=0) * len(cells) / (len(cells) - 1))
+
+
+def _gauge_free_inverse(bundle: Bundle, system: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Pseudo-inverse [D, D] of the system, whose null space is the world's freedom; zero where nothing is observed."""
+    inner = np.ix_(observed, observed)
+    gauge = _gauge_directions(bundle, observed)[observed]  # [D', 7]
+    inside = system[inner]  # [D', D']
+    scale = 1 / np.sqrt(np.maximum(np.diag(inside), 1e-12))  # [D']
+    # The gauge is removed by a penalty of the system's own size, then taken out of the inverse by projection.
+    fixed = inside + np.median(np.diag(inside)) * gauge @ gauge.T
+    conditioned = scale[:, None] * fixed * scale[None]  # [D', D']
+    values, vectors = np.linalg.eigh((conditioned + conditioned.T) / 2)
+    # A direction that nothing observes gets a huge variance, not a negative or infinite one.
+    values = np.maximum(values, 1e-10 * values[-1])
+    root = scale[:, None] * vectors / np.sqrt(values)  # [D', D']
+    root -= gauge @ (gauge.T @ root)
+    result = np.zeros_like(system)
+    result[inner] = root @ root.T
+    return result
+
+
+def _gauge_directions(bundle: Bundle, observed: np.ndarray) -> np.ndarray:
+    """Orthonormal directions [D, 7] in which the world can move without any residual changing.
+
+    Columns that nothing observes (`observed` [D] bool) take no part.
+    """
+    seen = observed[: N_POSE * bundle.n_images : N_POSE]  # [N]
+    centres = bundle.centres - bundle.centres[seen].mean(axis=0)  # [N, 3]
+    rotation = bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
+    directions = np.zeros((bundle.n_images, N_POSE, 7))
+    directions[:, 3:, :3] = np.eye(3)  # shift
+    for axis in range(3):  # turn about a world axis: R <- R exp(-w), C <- C + w x C
+        turn = np.eye(3)[axis]
+        directions[:, :3, 3 + axis] = -rotation @ turn
+        directions[:, 3:, 3 + axis] = np.cross(turn, centres)
+    directions[:, 3:, 6] = centres  # scale
+    full = np.zeros((len(observed), 7))
+    full[: N_POSE * bundle.n_images] = directions.reshape(-1, 7)
+    full[~observed] = 0
+    return np.linalg.qr(full)[0]

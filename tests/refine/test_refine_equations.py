@@ -1,0 +1,195 @@
+"""Derivatives, normal equations against dense algebra, and the deviations that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from proba.refine.bundle import K1, K2, Bundle
+from proba.refine.normal_equations import Equations, derivatives
+from proba.refine.triangulate import refine_points, triangulate
+from proba.refine.uncertainty import CameraUncertainty, _gauge_directions, camera_uncertainty, point_std
+
+LOSS_PX = 2.0
+FOCAL_ONLY = np.array([[True, False, False, False, False, False]])
+
+
+def linearise(bundle: Bundle, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Residuals [U, 2], derivatives by camera [U, 2, 12] and by point [U, 2, 3], and weights [U]."""
+    residuals, by_camera, by_point, weights = [], [], [], []
+    tracks, owner, one_focal = bundle.tracks, bundle.tracks.track_of_observation, bundle.one_focal
+    for k in np.flatnonzero(used):
+        camera, point = np.zeros((2, 12)), np.zeros((2, 3))
+        c = bundle.camera_of_image[tracks.image[k]]
+        right, down, weight = derivatives(
+            bundle.cam_from_world[tracks.image[k], :3], bundle.intrinsics[c], one_focal[c], bundle.xyz[owner[k]],
+            tracks.xy[k], LOSS_PX**2, camera, point,
+        )  # fmt: skip
+        residuals.append((right, down))
+        by_camera.append(camera)
+        by_point.append(point)
+        weights.append(weight)
+    return np.array(residuals), np.array(by_camera), np.array(by_point), np.array(weights)
+
+
+@pytest.fixture(scope="module")
+def small(bundle: Bundle) -> Bundle:
+    """Some tracks, seen by two cameras that have every parameter."""
+    placed = triangulate(bundle, 4.0)
+    some = np.flatnonzero(placed.alive_per_track() >= 2)[::40]
+    tracks = placed.tracks.take(some)
+    owner = placed.tracks.track_of_observation
+    return replace(
+        placed,
+        tracks=tracks,
+        xyz=placed.xyz[some],
+        alive=placed.alive[np.isin(owner, some)],
+        camera_of_image=np.arange(placed.n_images) % 2,
+        camera_size=np.repeat(placed.camera_size, 2, axis=0),
+        intrinsics=np.add(np.repeat(placed.intrinsics, 2, axis=0), [[0, 0, 0, 0, -0.05, 0.02], [9, 9, 2, 1, 0.03, 0]]),
+        camera_model=["RADIAL", "RADIAL"],
+    )
+
+
+class Dense:
+    """The same equations, of all parameters at once."""
+
+    def __init__(self, bundle: Bundle, free: np.ndarray, damping: float):
+        equations = Equations(bundle, bundle.alive, free, LOSS_PX)
+        owner = np.searchsorted(equations.points, bundle.tracks.track_of_observation[equations.used])  # [U]
+        residual, by_camera, by_point, weight = linearise(bundle, equations.used)
+        n, self.n_cameras = len(equations.points), equations.n_columns
+        jacobian = np.zeros((len(residual), 2, equations.n_columns + 3 * n))
+        for u, image in enumerate(equations.image):
+            jacobian[u, :, 6 * image : 6 * image + 6] = by_camera[u, :, :6]
+            columns = equations.columns[bundle.camera_of_image[image]]
+            jacobian[u][:, columns[columns >= 0]] = by_camera[u, :, 6:][:, columns >= 0]
+            jacobian[u, :, equations.n_columns + 3 * owner[u] :][:, :3] = by_point[u]
+        jacobian, weight = jacobian.reshape(2 * len(residual), -1), np.repeat(weight, 2)
+        self.system = jacobian.T @ (weight[:, None] * jacobian)
+        self.system += damping * np.diag(np.diag(self.system))
+        self.gradient = jacobian.T @ (weight * residual.ravel())
+
+    def blocks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cameras with cameras, points with cameras, points with points."""
+        d = self.n_cameras
+        return self.system[:d, :d], self.system[d:, :d], self.system[d:, d:]
+
+
+def test_derivatives_match_finite_differences(bundle: Bundle) -> None:
+    part = triangulate(bundle, 4.0)
+    intrinsics = part.intrinsics.copy()
+    intrinsics[:, [K1, K2]] = -0.05, 0.02
+    part = replace(part, intrinsics=intrinsics, camera_model=["RADIAL"])
+    kept = part.alive.copy()
+    kept[200:] = False
+    residual, by_camera, by_point, weight = linearise(part, kept)
+    step = 1e-6
+    for axis in range(3):
+        xyz = part.xyz.copy()
+        xyz[:, axis] += step
+        moved = linearise(replace(part, xyz=xyz), kept)[0]
+        assert np.allclose((moved - residual) / step, by_point[:, :, axis], rtol=1e-3, atol=1e-2)
+        poses = part.cam_from_world.copy()
+        poses[:, :3, 3] -= step * poses[:, :3, axis]  # the centre moves along a world axis
+        moved = linearise(replace(part, cam_from_world=poses), kept)[0]
+        assert np.allclose((moved - residual) / step, by_camera[:, :, 3 + axis], rtol=1e-3, atol=1e-2)
+        turn = np.eye(4)
+        turn[:3, :3] += step * np.cross(np.eye(3), np.eye(3)[axis]).T @ -np.eye(3)
+        moved = linearise(replace(part, cam_from_world=turn @ part.cam_from_world), kept)[0]
+        numeric = (moved - residual) / step
+        assert np.allclose(numeric, by_camera[:, :, axis], rtol=1e-3, atol=1e-2), axis
+    for column, delta in ((0, 1e-4), (2, 1e-4), (3, 1e-4), (4, 1e-7), (5, 1e-7)):
+        changed = part.intrinsics.copy()
+        changed[:, column] += delta
+        if column == 0:
+            changed[:, 1] += delta
+        moved = linearise(replace(part, intrinsics=changed), kept)[0]
+        assert np.allclose((moved - residual) / delta, by_camera[:, :, 6 + column], rtol=1e-3, atol=1e-2)
+    assert np.allclose(weight, 1 / (1 + (residual**2).sum(axis=1) / LOSS_PX**2))
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.1])
+def test_eliminating_the_points_changes_nothing(small: Bundle, damping: float) -> None:
+    free = np.array([[True, False, True, True, True, True], [True, False, False, False, True, False]])
+    equations, dense = Equations(small, small.alive, free, LOSS_PX), Dense(small, free, damping)
+    group = np.arange(len(equations.points)) % 3
+    reduced = equations.reduced(small, damping, group)
+    cameras, mixed, points = dense.blocks()
+    d = dense.n_cameras
+    scale = np.abs(cameras).max()
+    assert np.abs(reduced.system - (cameras - mixed.T @ np.linalg.solve(points, mixed))).max() < 1e-9 * scale
+    expected = dense.gradient[:d] - mixed.T @ np.linalg.solve(points, dense.gradient[d:])
+    np.testing.assert_allclose(reduced.gradient, expected, rtol=1e-6, atol=1e-9 * np.abs(dense.gradient).max())
+    assert reduced.gradients.shape == (3, d)
+    np.testing.assert_allclose(reduced.slope, dense.gradient[:d], rtol=1e-9, atol=1e-9)
+    step = np.linalg.lstsq(cameras, dense.gradient[:d], rcond=None)[0]
+    shifts, _ = equations.follow(small, step, damping)
+    expected = -np.linalg.solve(points, dense.gradient[d:] + mixed @ step)
+    np.testing.assert_allclose(shifts.ravel(), expected, rtol=1e-5, atol=1e-9)
+
+
+def test_points_inherit_the_deviations_of_their_cameras(small: Bundle) -> None:
+    free = np.array([[True, False, True, True, True, True], [True, False, False, False, True, False]])
+    dense = Dense(small, free, 0.0)
+    root = 1e-3 * np.random.default_rng(0).standard_normal((dense.n_cameras, dense.n_cameras))
+    nothing = np.zeros((small.n_images, 6))
+    cameras = CameraUncertainty(
+        noise_px=0.7, covariance=root @ root.T, pose_std=nothing, intrinsics_std=np.zeros(free.shape)
+    )
+    _, mixed, points = dense.blocks()
+    moves = np.linalg.solve(points, mixed) @ root  # [3 P, D]
+    expected = 0.7**2 * np.diag(np.linalg.inv(points)) + (moves**2).sum(axis=1)  # [3 P]
+    sigma = point_std(small, cameras, free, LOSS_PX)
+    held = small.alive_per_track() >= 2
+    np.testing.assert_allclose(sigma[held], np.sqrt(expected.reshape(-1, 3).mean(axis=1)), rtol=1e-6)
+    assert np.isinf(sigma[~held]).all()
+
+
+def deviations(bundle: Bundle) -> CameraUncertainty:
+    return camera_uncertainty(bundle, FOCAL_ONLY, 2.0)
+
+
+def test_uncertainty_is_finite_positive_and_falls_with_more_data(bundle: Bundle) -> None:
+    placed = refine_points(triangulate(bundle, 4.0), 2.0)
+    everything = deviations(placed)
+    assert np.isfinite(everything.pose_std).all()
+    assert (everything.pose_std > 0).all()
+    assert (everything.intrinsics_std[:, 2:] == 0).all()
+    quarter = placed.alive & (placed.tracks.track_of_observation % 4 == 0)
+    less = deviations(replace(placed, alive=quarter))
+    ratio = less.intrinsics_std[0, 0] / everything.intrinsics_std[0, 0]
+    assert 1.4 < ratio < 3.0  # a quarter of the data: about twice the deviation
+
+
+def test_errors_that_neighbours_share_widen_the_deviation(bundle: Bundle) -> None:
+    """A distortion that the model lacks counts more than the same residuals at random."""
+    placed = refine_points(triangulate(bundle, 4.0), 2.0)
+    tracks, free = placed.tracks, np.zeros(placed.intrinsics.shape, bool)
+    free[:, 0] = True
+    centred = tracks.xy / placed.camera_size[placed.camera_of_image[tracks.image]] - 0.5  # [K, 2]
+    shift = 12 * centred * (centred**2).sum(axis=1, keepdims=True)
+    mixed = np.random.default_rng(0).permutation(shift)
+
+    def focal_std(xy: np.ndarray) -> float:
+        moved = refine_points(replace(placed, tracks=replace(tracks, xy=xy)), 2.0)
+        return float(camera_uncertainty(moved, free, 2.0).intrinsics_std[0, 0])
+
+    assert focal_std(tracks.xy + shift) > 1.5 * focal_std(tracks.xy + mixed)
+
+
+def test_unseen_images_get_a_large_finite_deviation(bundle: Bundle) -> None:
+    placed = triangulate(bundle, 4.0)
+    blind = replace(placed, alive=placed.alive & (placed.tracks.image != 2))
+    result = deviations(blind)
+    assert (result.pose_std[2] >= 1).all()
+    assert np.delete(result.pose_std, 2, axis=0).max() < 0.1
+
+
+def test_gauge_directions_change_no_residual(bundle: Bundle) -> None:
+    placed = triangulate(bundle, 4.0)
+    reduced = Equations(placed, placed.alive, FOCAL_ONLY, 2.0).reduced(placed)
+    gauge = _gauge_directions(placed, reduced.diagonal > 0)  # [D, 7]
+    assert np.abs(reduced.system @ gauge).max() < 1e-6 * np.abs(reduced.system).max()
