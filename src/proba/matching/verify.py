@@ -37,6 +37,9 @@ class VerifyOptions:
     """Most samples that are drawn."""
     min_iterations: int = 100
     """Least; poselib's 1000 find the same matches where most agree, in three times the time."""
+    confidence: float = 0.999
+    """Sampling ends when a sample without wrong matches was drawn with this probability. With poselib's 0.9999 three
+    times over, seven sets keep the same pairs with 0.2 % more matches, in 1.2 to 1.7 times the time."""
     seed: int = 0
 
 
@@ -118,6 +121,8 @@ def _fundamental_inliers(pair: PairMatches, epipolar_px: float, options: VerifyO
             "max_epipolar_error": epipolar_px,
             "max_iterations": options.iterations,
             "min_iterations": options.min_iterations,
+            "success_prob": options.confidence,
+            "dyn_num_trials_mult": 1.0,
             "seed": options.seed,
         },
         {},
@@ -133,6 +138,8 @@ def _homography_inliers(pair: PairMatches, error_px: float, options: VerifyOptio
             "max_reproj_error": error_px,
             "max_iterations": options.iterations // 10,
             "min_iterations": options.min_iterations,
+            "success_prob": options.confidence,
+            "dyn_num_trials_mult": 1.0,
             "seed": options.seed,
         },
         {},
