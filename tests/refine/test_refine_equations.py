@@ -135,9 +135,12 @@ def test_points_inherit_the_deviations_of_their_cameras(small: Bundle) -> None:
     free = np.array([[True, False, True, True, True, True], [True, False, False, False, True, False]])
     dense = Dense(small, free, 0.0)
     root = 1e-3 * np.random.default_rng(0).standard_normal((dense.n_cameras, dense.n_cameras))
-    nothing = np.zeros((small.n_images, 6))
     cameras = CameraUncertainty(
-        noise_px=0.7, covariance=root @ root.T, pose_std=nothing, intrinsics_std=np.zeros(free.shape)
+        noise_px=0.7,
+        covariance=root @ root.T,
+        pose_std=np.zeros((small.n_images, 6)),
+        intrinsics_std=np.zeros(free.shape),
+        intrinsics_wider=np.ones(free.shape),
     )
     _, mixed, points = dense.blocks()
     moves = np.linalg.solve(points, mixed) @ root  # [3 P, D]

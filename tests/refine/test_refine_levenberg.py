@@ -111,6 +111,17 @@ def test_only_what_is_free_moves(rough) -> None:
     assert np.array_equal(fixed.intrinsics, rough.intrinsics) and cost(fixed) < cost(rough)
 
 
+def test_a_prior_holds_the_principal_point(rough) -> None:
+    prior = np.zeros(rough.intrinsics.shape)
+    apart = []
+    for precision in (0.0, 30.0, 1e9):
+        prior[:, 2:4] = precision
+        moved = adjusted(replace(rough, prior=prior.copy()))
+        apart.append(np.linalg.norm((moved.intrinsics - moved.centred)[0, 2:4]))
+    assert apart[0] > 2 * apart[1] > 100 * apart[2]
+    assert apart[2] < 0.01
+
+
 def test_images_and_points_without_observations_stay(rough) -> None:
     blind = replace(rough, alive=rough.tracks.image != 3)
     moved = adjusted(blind)

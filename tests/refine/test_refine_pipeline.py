@@ -164,6 +164,22 @@ def test_shifted_principal_point_is_found(room, precise) -> None:
     assert np.allclose(centred.reconstruction.cameras[0].principal_point_px, [room.width / 2, room.height / 2])
 
 
+def test_few_images_get_every_parameter_and_priors() -> None:
+    few = make_scene("object", n_images=5, seed=1)
+    matches = scene_matches(few, grid=40, noise_px=0.2, seed=1)
+    centre, unit = np.array([few.width, few.height]) / 2, max(few.width, few.height) / 1024
+    for shift in ((0.0, 0.0), (12.0, -8.0)):
+        moved = shifted(matches, shift)
+        result = refine(moved, [perturbed_solution(few, moved)], FAST)
+        camera = result.reconstruction.cameras[0]
+        assert [trial.name for trial in result.trials] == ["principal point + k1 + k2, with priors"]
+        assert camera.model == "RADIAL"
+        assert np.allclose(camera.principal_point_px - centre, shift, atol=4 * unit)
+        assert np.abs(camera.params[3:]).max() < 0.05
+    plain = refine(matches, [perturbed_solution(few, matches)], replace(FAST, distortion="none"))
+    assert plain.reconstruction.cameras[0].model == "SIMPLE_PINHOLE"
+
+
 def test_principal_point_must_help_in_every_image(room, precise) -> None:
     matches = shifted(precise, (12.0, -8.0), range(3))
     result = refine(matches, [perturbed_solution(room, matches)], FAST)

@@ -9,10 +9,11 @@ import numpy as np
 
 from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
 from proba.refine.levenberg import minimise
+from proba.refine.normal_equations import LOSS_PER_NOISE
 from proba.refine.triangulate import reassess
 
-LOSS_PER_NOISE, FINAL_LOSS_PX = 2.0, (0.3, 2.0)
-"""Scale of the last robust loss in standard deviations of the noise, and its bounds in pixels."""
+FINAL_LOSS_PX = (0.3, 2.0)
+"""Bounds of the scale of the last robust loss."""
 KEEP_PX, KEEP_PER_NOISE = (4.0, 8.0), 4.0
 """Bounds of the largest error of an observation in the result (image of 1024 px), and the same in noise units."""
 MIN_ANGLE_DEG = 0.3

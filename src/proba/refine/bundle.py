@@ -34,6 +34,7 @@ class Bundle:
     intrinsics: np.ndarray  # [C, 6] float64: fx, fy, cx, cy, k1, k2
     camera_model: list[str]
     """COLMAP's model name of each camera; the parameters a model lacks stay at the centre, or zero."""
+    prior: np.ndarray  # [C, 6] float64, precisions 1/sigma^2 of a prior at `centred`, zero for none
     xyz: np.ndarray  # [T, 3] float64
     alive: np.ndarray  # [K] bool, observations that agree with the rest
 
@@ -49,6 +50,13 @@ class Bundle:
     def centres(self) -> np.ndarray:  # [N, 3], camera centres in the world
         rotation, translation = self.cam_from_world[:, :3, :3], self.cam_from_world[:, :3, 3]
         return -np.einsum("nji,nj->ni", rotation, translation)
+
+    @property
+    def centred(self) -> np.ndarray:  # [C, 6]
+        """The intrinsics with the principal point in the centre and without distortion."""
+        intrinsics = np.zeros_like(self.intrinsics)
+        intrinsics[:, [FX, FY]], intrinsics[:, [CX, CY]] = self.intrinsics[:, [FX, FY]], self.camera_size / 2
+        return intrinsics
 
     @property
     def one_focal(self) -> np.ndarray:  # [C] bool
@@ -113,6 +121,7 @@ def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -
         camera_size=size[first],
         intrinsics=intrinsics,
         camera_model=model,
+        prior=np.zeros_like(intrinsics),
         xyz=np.zeros((tracks.n_tracks, 3)),
         alive=np.zeros(tracks.n_observations, bool),
     )

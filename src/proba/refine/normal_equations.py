@@ -18,6 +18,8 @@ from proba.refine.bundle import Bundle, points_in_cameras
 from proba.threads import pool
 
 N_POSE = 6
+LOSS_PER_NOISE = 2.0
+"""Scale of a robust loss in standard deviations of the noise."""
 MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
 """What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
 
@@ -28,12 +30,13 @@ class Reduced:
 
     system: np.ndarray  # [D, D]
     gradients: np.ndarray  # [G, D], what each group of points adds to the gradient
+    pull: np.ndarray  # [D], what the priors of the intrinsics add to it
     slope: np.ndarray  # [D], the gradient while the points stay
     diagonal: np.ndarray  # [D], of the normal matrix while the points stay; zero for what nothing observes
 
     @property
     def gradient(self) -> np.ndarray:  # [D]
-        return self.gradients.sum(axis=0)
+        return self.gradients.sum(axis=0) + self.pull
 
 
 class Equations:
@@ -54,6 +57,7 @@ class Equations:
         self.n_columns = N_POSE * bundle.n_images + int(free.sum())
         self.columns = np.full(free.shape, -1)  # [C, 6], of each intrinsic; -1: fixed
         self.columns[free] = np.arange(N_POSE * bundle.n_images, self.n_columns)
+        self.prior = np.where(free, bundle.prior, 0.0) * (loss_px / LOSS_PER_NOISE) ** 2  # [C, 6]
         self.cameras = (
             bundle.camera_of_image,
             bundle.one_focal,  # [C] bool
@@ -67,8 +71,9 @@ class Equations:
         self.borders = [0, *np.searchsorted(work, shares).tolist(), len(work)]  # points of each thread
 
     def cost(self, bundle: Bundle) -> float:
-        """Robust cost of all observations."""
-        return sum(self._share(_cost, bundle))
+        """Robust cost of all observations, and of the intrinsics' distance from their priors."""
+        apart = bundle.intrinsics - bundle.centred  # [C, 6]
+        return sum(self._share(_cost, bundle)) + 0.5 * float((self.prior * apart**2).sum())
 
     def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:
         """The equations, with the diagonal raised by the share `damping`; `group` [P] is the one of each point."""
@@ -77,7 +82,11 @@ class Equations:
         half, gradients, slope, diagonal = (sum(arrays) for arrays in zip(*parts, strict=True))
         system = half + half.T
         system[np.diag_indices(self.n_columns)] += damping * diagonal
-        return Reduced(system, gradients, slope, diagonal)
+        free, pull = self.columns >= 0, np.zeros(self.n_columns)  # [C, 6], [D]
+        columns = self.columns[free]
+        system[columns, columns] += self.prior[free]
+        pull[columns] = (self.prior * (bundle.intrinsics - bundle.centred))[free]
+        return Reduced(system, gradients, pull, slope + pull, diagonal)
 
     def follow(self, bundle: Bundle, step: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
         """Steps [P, 3] of the points when the cameras make theirs, and how much they add to the promised fall."""

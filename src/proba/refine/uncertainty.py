@@ -23,6 +23,7 @@ class CameraUncertainty:
     covariance: np.ndarray  # [D, D], poses first, then the free intrinsics
     pose_std: np.ndarray  # [N, 6], rotation (rad, camera axes), centre (scene units, world axes)
     intrinsics_std: np.ndarray  # [C, 6], zero for what was held fixed
+    intrinsics_wider: np.ndarray  # [C, 6], how many times as much as independent residuals would give, at least 1
 
 
 def camera_uncertainty(bundle: Bundle, free: np.ndarray, loss_px: float) -> CameraUncertainty:
@@ -53,11 +54,14 @@ def camera_uncertainty(bundle: Bundle, free: np.ndarray, loss_px: float) -> Came
     intrinsics_var = np.zeros(free.shape)  # [C, 6]
     intrinsics_var[free] = variance[equations.columns[free]]
     intrinsics_var[bundle.one_focal, FY] = intrinsics_var[bundle.one_focal, FX]
+    intrinsics_wider = np.ones(free.shape)  # [C, 6]
+    intrinsics_wider[free] = wider[equations.columns[free]]
     return CameraUncertainty(
         noise_px=noise2**0.5,
         covariance=covariance,
         pose_std=np.sqrt(variance[: N_POSE * bundle.n_images]).reshape(-1, N_POSE),
         intrinsics_std=np.sqrt(intrinsics_var),
+        intrinsics_wider=intrinsics_wider,
     )
 
 
