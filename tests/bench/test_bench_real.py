@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proba.bench.real import find_sets, markdown, perfect_matches, run_proba
+from proba.bench.real import RealOptions, find_sets, markdown, perfect_matches, run_proba
 from proba.cli import main
 from proba.errors import InputError
 from proba.io.ground_truth import save_ground_truth
@@ -81,5 +81,5 @@ def test_unusable_matches_are_a_result_not_a_crash(folder: Path, tmp_path: Path)
         pair.points_j[:] = random.permutation(pair.points_j)
     matches.pairs.clear()
     save_matches(tmp_path / "toy.auto.h5", matches)
-    result = run_proba(folder / "toy", 0, "portfolio", "auto", False, tmp_path, 1)
+    result = run_proba(folder / "toy", 0, "portfolio", RealOptions(cache=tmp_path, threads=1))
     assert result["registered"] == 0 and "error" in result

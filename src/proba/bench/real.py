@@ -11,7 +11,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +33,25 @@ SAME_FOCAL = 1e-3
 COLUMNS = ("rra@1", "rra@5", "rta@1", "rta@5", "auc@1", "auc@5")
 
 
-def main(
-    data: Path,
-    json: Path | None,
-    *,
-    sets: Sequence[str],
-    seeds: Sequence[int],
-    hypotheses: Sequence[str],
-    matcher: str,
-    colmap: bool,
-    perfect: bool,
-    cache: Path,
-    threads: int,
-) -> list[dict]:
+@dataclass(frozen=True, kw_only=True)
+class RealOptions:
+    """What is run on every set; the words are those of `proba bench real --help`."""
+
+    seeds: Sequence[int] = (0, 1, 2)
+    hypotheses: Sequence[str] = ("portfolio",)
+    matcher: str = "auto"
+    colmap: bool = True
+    perfect: bool = False
+    cache: Path
+    threads: int
+
+
+def main(data: Path, json: Path | None, sets: Sequence[str], options: RealOptions) -> list[dict]:
     """Run everything that the file does not hold yet, and print a table."""
     runs: list[dict] = json_module.loads(json.read_text()) if json and json.exists() else []
     done = {(run["set"], run["method"], run["seed"]) for run in runs}
     for folder in find_sets(data, sets):
-        for method, seed, work in _plan(folder, seeds, hypotheses, matcher, colmap, perfect, cache, threads):
+        for method, seed, work in _plan(folder, options):
             if (folder.name, method, seed) in done:
                 continue
             runs.append({"set": folder.name, "method": method, "seed": seed, **_apart(work)})
@@ -75,30 +76,19 @@ def find_sets(data: Path, names: Sequence[str]) -> list[Path]:
     return chosen
 
 
-def _plan(
-    folder: Path,
-    seeds: Sequence[int],
-    hypotheses: Sequence[str],
-    matcher: str,
-    colmap: bool,
-    perfect: bool,
-    cache: Path,
-    threads: int,
-) -> list[tuple[str, int, tuple[Callable[..., dict], tuple]]]:
+def _plan(folder: Path, options: RealOptions) -> list[tuple[str, int, tuple[Callable[..., dict], tuple]]]:
     """Method, seed and work of every run on one set."""
-    suffix = (" perfect" if perfect else "") + ("" if matcher == "auto" else f" {matcher}")
+    suffix = (" perfect" if options.perfect else "") + ("" if options.matcher == "auto" else f" {options.matcher}")
     plan: list[tuple[str, int, tuple[Callable[..., dict], tuple]]] = [
-        (f"proba {kind}{suffix}", seed, (run_proba, (folder, seed, kind, matcher, perfect, cache, threads)))
-        for kind in hypotheses
-        for seed in seeds
+        (f"proba {kind}{suffix}", seed, (run_proba, (folder, seed, kind, options)))
+        for kind in options.hypotheses
+        for seed in options.seeds
     ]
-    if colmap:
+    if options.colmap:
         from proba.bench.colmap import MAPPERS
 
-        plan += [
-            (f"colmap {mapper}", seeds[0], (run_colmap, (folder, seeds[0], mapper, cache, threads)))
-            for mapper in MAPPERS
-        ]
+        seed = options.seeds[0]
+        plan += [(f"colmap {mapper}", seed, (run_colmap, (folder, seed, mapper, options))) for mapper in MAPPERS]
     return plan
 
 
@@ -113,21 +103,21 @@ def _apart(work: tuple[Callable[..., dict], tuple]) -> dict:
             return {"error": f"{type(error).__name__}: {error}"}
 
 
-def run_proba(folder: Path, seed: int, hypotheses: Any, matcher: str, perfect: bool, cache: Path, threads: int) -> dict:
-    """One solve; matches are made once for a set and matcher and kept in `cache`."""
+def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) -> dict:
+    """One solve; matches are made once for a set and matcher and kept in the cache."""
     from proba.io.matches_h5 import load_matches
     from proba.matching import MatchOptions, match_folder
 
-    set_threads(threads)
+    set_threads(options.threads)
     truth = load_ground_truth(folder / "gt.json")
-    file, timing = cache / f"{folder.name}.{matcher}.h5", cache / f"{folder.name}.{matcher}.json"
+    file, timing = (options.cache / f"{folder.name}.{options.matcher}.{kind}" for kind in ("h5", "json"))
     if not file.exists():
-        cache.mkdir(parents=True, exist_ok=True)
+        options.cache.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
-        match_folder(folder / "images", file, MatchOptions(matcher=matcher), jobs=threads)
+        match_folder(folder / "images", file, MatchOptions(matcher=options.matcher), jobs=options.threads)
         atomic_write_text(timing, json_module.dumps({"match": time.perf_counter() - begin}))
     matches = load_matches(file)
-    if perfect:
+    if options.perfect:
         matches = perfect_matches(matches, truth)
     try:
         result = solve_matches(matches, solve_options(hypotheses, seed=seed))
@@ -147,14 +137,14 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, matcher: str, perfect: b
     }
 
 
-def run_colmap(folder: Path, seed: int, mapper: Any, cache: Path, threads: int) -> dict:
+def run_colmap(folder: Path, seed: int, mapper: Any, options: RealOptions) -> dict:
     """One mapping; COLMAP is told whether the photos share a camera and whether they are undistorted."""
     from proba.bench.colmap import colmap_database, map_colmap
 
     truth = load_ground_truth(folder / "gt.json")
-    database, timing = cache / f"{folder.name}.db", cache / f"{folder.name}.db.json"
+    database, timing = (options.cache / f"{folder.name}.{kind}" for kind in ("db", "db.json"))
     if not database.exists():
-        cache.mkdir(parents=True, exist_ok=True)
+        options.cache.mkdir(parents=True, exist_ok=True)
         partial = database.with_suffix(".partial.db")
         partial.unlink(missing_ok=True)
         focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)
@@ -164,7 +154,7 @@ def run_colmap(folder: Path, seed: int, mapper: Any, cache: Path, threads: int) 
             partial,
             camera_model="SIMPLE_RADIAL" if distorted else "SIMPLE_PINHOLE",
             shared=bool(np.ptp(focal) < SAME_FOCAL * focal.mean()),
-            threads=threads,
+            threads=options.threads,
         )
         atomic_write_text(timing, json_module.dumps(seconds))
         partial.rename(database)

@@ -88,20 +88,13 @@ def real(
         cache: Matches and databases are kept here.
         threads: Processor threads; all by default.
     """
-    from proba.bench.real import main
+    from proba.bench.real import RealOptions, main
 
-    main(
-        data,
-        _file(json),
-        sets=sets,
-        seeds=seeds,
-        hypotheses=hypotheses,
-        matcher=matcher,
-        colmap=colmap,
-        perfect=perfect,
-        cache=cache,
+    options = RealOptions(
+        seeds=seeds, hypotheses=hypotheses, matcher=matcher, colmap=colmap, perfect=perfect, cache=cache,
         threads=set_threads(threads),
-    )
+    )  # fmt: skip
+    main(data, _file(json), sets, options)
 
 
 def matchers(

@@ -86,12 +86,13 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
     trials: list[CameraTrial] = []
     # With a wide loss the few worst observations would decide instead of the many good ones.
     step = replace(noise_round(bundle), iterations=40, tolerance=1e-5)
-    if 0 < np.count_nonzero(rich[bundle.camera_of_image]) < FEW_IMAGES:
+    if choice.distortion:
+        bundle = _fit(bundle, choice, step, options, np.ones(bundle.n_cameras, bool))
+    few = 0 < np.count_nonzero(rich[bundle.camera_of_image]) < FEW_IMAGES
+    if few and _richer(choice, bundle, options):
         held = _hold_by_priors(bundle, rich, choice, step, options)
         if held is not None:
             return held
-    if choice.distortion:
-        bundle = _fit(bundle, choice, step, options, np.ones(bundle.n_cameras, bool))
     while rich.any() and _richer(choice, bundle, options):
         # The present model gets the same iterations as its rivals; else convergence looks like evidence.
         bundle = _fit(bundle, choice, step, options, rich)

@@ -16,7 +16,7 @@ class RefineOptions:
     """`camera`: photos that share intrinsics by their size alone get a focal length each where the matches ask for it;
     the others are taken at their word."""
     principal_point: Literal["auto", "centre"] = "auto"
-    """`auto` frees the principal point when the likelihood gains; `centre` keeps it."""
+    """`auto` frees the principal point when the likelihood gains, and with a prior in small sets; `centre` keeps it."""
     distortion: Literal["auto", "none", "simple", "radial"] = "auto"
     """`auto` decides by the likelihood; `simple` and `radial` estimate one or two coefficients in any case."""
     max_tracks: int = 3000
