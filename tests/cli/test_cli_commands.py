@@ -68,9 +68,9 @@ def test_eval_writes_the_contract(demo, tmp_path):
     assert metrics["rta@5"] == 100
 
 
-@pytest.mark.parametrize("to", ["colmap", "ply"])
-def test_export(demo, tmp_path, to):
-    main(["export", str(demo), "--to", to, "--out", str(tmp_path / to)])
+@pytest.mark.parametrize(("to", "flag"), [("colmap", "--out"), ("ply", "-o")])
+def test_export(demo, tmp_path, to, flag):
+    main(["export", str(demo), "--to", to, flag, str(tmp_path / to)])
     assert any((tmp_path / to).rglob("*.bin" if to == "colmap" else "*.ply"))
 
 
