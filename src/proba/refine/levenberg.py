@@ -9,9 +9,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.spatial.transform import Rotation
 
 from proba.refine.bundle import FX, FY, Bundle
-from proba.refine.normal_equations import N_POSE, Equations
+from proba.refine.normal_equations import FIRST_DAMPING, N_POSE, Equations
 
-FIRST_DAMPING, MAX_DAMPING = 1e-4, 1e10
+MAX_DAMPING = 1e10
 MIN_GAIN = 1e-3
 """A step is taken when the cost falls by this part of what the quadratic model promises."""
 

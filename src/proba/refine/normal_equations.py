@@ -18,6 +18,7 @@ from proba.refine.bundle import Bundle, points_in_cameras
 from proba.threads import pool
 
 N_POSE = 6
+FIRST_DAMPING = 1e-4
 LOSS_PER_NOISE = 2.0
 """Scale of a robust loss in standard deviations of the noise."""
 MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
@@ -93,6 +94,10 @@ class Equations:
         parts = self._share(_follow, bundle, damping, step)
         return np.concatenate([shift for shift, _ in parts]), sum(promise for _, promise in parts)
 
+    def settled_points(self, bundle: Bundle, iterations: int) -> np.ndarray:  # [P, 3]
+        """The points after some steps of each by itself while the cameras stay."""
+        return np.concatenate(self._share(_settle_points, bundle, iterations))
+
     def point_variances(self, bundle: Bundle, noise2: float, covariance: np.ndarray) -> np.ndarray:  # [P]
         """Variance of each point, summed over the axes: of its observations, and of the cameras [D, D] that see it."""
         return np.concatenate(self._share(_point_variances, bundle, noise2, covariance))
@@ -116,23 +121,52 @@ class Equations:
 
 @numba.njit(cache=True, nogil=True)
 def _cost(first, last, scene, cameras):
-    offset, image, xy, cam_from_world, intrinsics, xyz = scene
-    loss2 = cameras[5]
     cost = 0.0
     for t in range(first, last):
-        for u in range(offset[t], offset[t + 1]):
-            pose, k = cam_from_world[image[u]], intrinsics[image[u]]
-            x, y, z = _in_camera(pose, xyz[t])
-            square = BEHIND_PX**2
-            if z > MIN_DEPTH:
-                a, b = x / z, y / z
-                square = a * a + b * b
-                factor = 1 + square * (k[4] + square * k[5])
-                right = k[0] * factor * a + k[2] - xy[u, 0]
-                down = k[1] * factor * b + k[3] - xy[u, 1]
-                square = min(right * right + down * down, BEHIND_PX**2)
-            cost += 0.5 * loss2 * np.log1p(square / loss2)
+        cost += _cost_of_point(t, scene[5][t], scene, cameras[5])
     return cost
+
+
+@numba.njit(cache=True, nogil=True)
+def _cost_of_point(t, point, scene, loss2):
+    """Robust cost of the observations of point t if it were there."""
+    offset, image, xy, cam_from_world, intrinsics, _ = scene
+    cost = 0.0
+    for u in range(offset[t], offset[t + 1]):
+        pose, k = cam_from_world[image[u]], intrinsics[image[u]]
+        x, y, z = _in_camera(pose, point)
+        square = BEHIND_PX**2
+        if z > MIN_DEPTH:
+            a, b = x / z, y / z
+            square = a * a + b * b
+            factor = 1 + square * (k[4] + square * k[5])
+            right = k[0] * factor * a + k[2] - xy[u, 0]
+            down = k[1] * factor * b + k[3] - xy[u, 1]
+            square = min(right * right + down * down, BEHIND_PX**2)
+        cost += 0.5 * loss2 * np.log1p(square / loss2)
+    return cost
+
+
+@numba.njit(cache=True, nogil=True)
+def _settle_points(first, last, scene, cameras, iterations):
+    xyz, loss2 = scene[5], cameras[5]
+    scratch = _scratch(first, last, scene[0])
+    inverse, slope = scratch[6], scratch[7]
+    settled, moved = xyz[first:last].copy(), np.zeros(3)
+    for t in range(first, last):
+        point, damping = settled[t - first], FIRST_DAMPING
+        cost = _cost_of_point(t, point, scene, loss2)
+        for _ in range(iterations):
+            _linearise(t, point, scene, cameras, damping, scratch)
+            for i in range(3):
+                moved[i] = point[i] - (inverse[i, 0] * slope[0] + inverse[i, 1] * slope[1] + inverse[i, 2] * slope[2])
+            now = _cost_of_point(t, moved, scene, loss2)
+            if now < cost:
+                cost, damping = now, damping * 0.1
+                point[:] = moved
+            else:
+                damping *= 100
+    return settled
 
 
 @numba.njit(cache=True, nogil=True)
@@ -145,7 +179,7 @@ def _reduce(first, last, scene, cameras, damping, group, groups, n):
     by_camera, residual, coupling, place, size, _, inverse, by_itself, _, _ = scratch
     for t in range(first, last):
         begin, count = offset[t], offset[t + 1] - offset[t]
-        nodes = _linearise(t, scene, cameras, damping, scratch)
+        nodes = _linearise(t, scene[5][t], scene, cameras, damping, scratch)
         pulls = gradients[group[t]]
         for m in range(count):
             right, down, weight = residual[m]
@@ -199,7 +233,7 @@ def _follow(first, last, scene, cameras, damping, step):
     scratch = _scratch(first, last, scene[0])
     _, _, coupling, place, size, normal, inverse, by_itself, _, _ = scratch
     for t in range(first, last):
-        nodes = _linearise(t, scene, cameras, damping, scratch)
+        nodes = _linearise(t, scene[5][t], scene, cameras, damping, scratch)
         x, y, z = by_itself
         for one in range(nodes):
             for a in range(size[one]):
@@ -220,7 +254,7 @@ def _point_variances(first, last, scene, cameras, noise2, covariance):
     _, _, coupling, place, size, _, inverse, _, _, _ = scratch
     gain = np.zeros((len(coupling), 6, 3))
     for t in range(first, last):
-        nodes = _linearise(t, scene, cameras, 0.0, scratch)
+        nodes = _linearise(t, scene[5][t], scene, cameras, 0.0, scratch)
         total = noise2 * (inverse[0, 0] + inverse[1, 1] + inverse[2, 2])
         for one in range(nodes):
             for a in range(size[one]):
@@ -265,10 +299,10 @@ def _scratch(first, last, offset):
 
 
 @numba.njit(cache=True, nogil=True)
-def _linearise(t, scene, cameras, damping, scratch):
-    """Linearise the observations of a point. Returns how many nodes it couples: the poses that see it, and the
-    intrinsics of their cameras, each once."""
-    offset, image, xy, cam_from_world, intrinsics, xyz = scene
+def _linearise(t, point, scene, cameras, damping, scratch):
+    """Linearise the observations of point t where it is said to be. Returns how many nodes it couples: the poses that
+    see it, and the intrinsics of their cameras, each once."""
+    offset, image, xy, cam_from_world, intrinsics, _ = scene
     camera_of_image, one_focal, kind, wide, start, loss2 = cameras
     by_camera, residual, coupling, place, size, normal, inverse, slope, full, by_point = scratch
     begin, count = offset[t], offset[t + 1] - offset[t]
@@ -279,7 +313,7 @@ def _linearise(t, scene, cameras, damping, scratch):
         n = image[begin + m]
         camera = camera_of_image[n]
         right, down, weight = derivatives(
-            cam_from_world[n], intrinsics[n], one_focal[camera], xyz[t], xy[begin + m], loss2, full, by_point
+            cam_from_world[n], intrinsics[n], one_focal[camera], point, xy[begin + m], loss2, full, by_point
         )
         residual[m, 0], residual[m, 1], residual[m, 2] = right, down, weight
         for i in range(3):

@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 
 from proba.dense import sample_maps
 from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
-from proba.refine.point_kernel import refine_points_kernel
+from proba.refine.normal_equations import Equations
 from proba.refine.tracks import Tracks
 
 _REWEIGHT_ROUNDS = 3
@@ -102,20 +102,11 @@ def _judged(bundle: Bundle, usable: np.ndarray, max_error: float) -> Bundle:
 
 def refine_points(bundle: Bundle, loss_px: float, iterations: int = 3) -> Bundle:
     """Move every point to the robust optimum of its observations that hold, with the cameras as they are."""
-    tracks = bundle.tracks
-    xyz = refine_points_kernel(
-        tracks.offset,
-        tracks.image,
-        tracks.xy,
-        bundle.alive,
-        bundle.xyz,
-        np.ascontiguousarray(bundle.cam_from_world[:, :3]),
-        bundle.intrinsics[bundle.camera_of_image],
-        loss_px,
-        iterations,
-    )
+    equations = Equations(bundle, bundle.alive, np.zeros(bundle.intrinsics.shape, bool), loss_px)
+    xyz = bundle.xyz.copy()
+    xyz[equations.points] = equations.settled_points(bundle, iterations)
     enough = bundle.alive_per_track() >= 2  # [T]
-    return replace(bundle, xyz=xyz, alive=bundle.alive & enough[tracks.track_of_observation])
+    return replace(bundle, xyz=xyz, alive=bundle.alive & enough[bundle.tracks.track_of_observation])
 
 
 def robust_cost(bundle: Bundle, loss_px: float) -> np.ndarray:
