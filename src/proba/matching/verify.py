@@ -113,18 +113,22 @@ def _chance_of_one(image: ImageInfo, epipolar_px: float) -> float:
     return min(0.5, strip / (image.width * image.height))
 
 
+def _sampling(options: VerifyOptions, iterations: int) -> dict[str, float]:
+    """How poselib draws its samples."""
+    return {
+        "max_iterations": iterations,
+        "min_iterations": options.min_iterations,
+        "success_prob": options.confidence,
+        "dyn_num_trials_mult": 1.0,
+        "seed": options.seed,
+    }
+
+
 def _fundamental_inliers(pair: PairMatches, epipolar_px: float, options: VerifyOptions) -> np.ndarray:  # [M] bool
     _, report = poselib.estimate_fundamental(
         pair.points_i.astype(np.float64),
         pair.points_j.astype(np.float64),
-        {
-            "max_epipolar_error": epipolar_px,
-            "max_iterations": options.iterations,
-            "min_iterations": options.min_iterations,
-            "success_prob": options.confidence,
-            "dyn_num_trials_mult": 1.0,
-            "seed": options.seed,
-        },
+        {"max_epipolar_error": epipolar_px, **_sampling(options, options.iterations)},
         {},
     )
     return np.asarray(report["inliers"], bool)
@@ -134,14 +138,7 @@ def _homography_inliers(pair: PairMatches, error_px: float, options: VerifyOptio
     _, report = poselib.estimate_homography(
         pair.points_i.astype(np.float64),
         pair.points_j.astype(np.float64),
-        {
-            "max_reproj_error": error_px,
-            "max_iterations": options.iterations // 10,
-            "min_iterations": options.min_iterations,
-            "success_prob": options.confidence,
-            "dyn_num_trials_mult": 1.0,
-            "seed": options.seed,
-        },
+        {"max_reproj_error": error_px, **_sampling(options, options.iterations // 10)},
         {},
     )
     return int(np.sum(report["inliers"]))
