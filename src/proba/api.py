@@ -117,7 +117,7 @@ def solve(
     Args:
         matches: The matches, or a file of them (h5 or npz).
         out: Folder for the model and the reports, as `proba solve` writes them; None: nothing is kept.
-        images: Folder of the photos: colours for the points, pictures for the report.
+        images: Folder of the photos: their pixels refine coarse matches, colour the points and illustrate the report.
         hypotheses: portfolio, or cold: the paper's strict regime.
         share: Which images share intrinsics.
         focal: Known focal lengths are ignored (free), used as a start (init), or held (fixed).
@@ -135,9 +135,9 @@ def solve(
     checkpoints = None if folder is None else folder / "checkpoint"
     recorder = None if folder is None else Recorder(data)
     watch = Together(observer, recorder)
-    result = solve_matches(data, options, observer=watch, checkpoints=checkpoints, resume=resume)
-    result.seconds = {**(seconds_before or {}), **result.seconds}
     photos = None if images is None else Path(images).absolute()
+    result = solve_matches(data, options, images=photos, observer=watch, checkpoints=checkpoints, resume=resume)
+    result.seconds = {**(seconds_before or {}), **result.seconds}
     watch.stage("writing")
     if photos is not None:
         for reconstruction in result.reconstructions:

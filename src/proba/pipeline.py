@@ -11,9 +11,11 @@ from typing import Protocol
 
 from proba.errors import GeometryError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
+from proba.io.images import load_grey
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
 from proba.refine import RefineOptions, RefineResult, refine
+from proba.refine.photometric import MAX_SIDE_PX
 from proba.solution import Solution
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
 
@@ -107,6 +109,7 @@ def solve_matches(
     matches: Matches,
     options: SolveOptions | None = None,
     *,
+    images: Path | None = None,
     observer: Observer | None = None,
     checkpoints: Path | None = None,
     resume: bool = False,
@@ -114,7 +117,8 @@ def solve_matches(
     """Reconstruct every connected piece of the view graph from a cold start.
 
     Ctrl-C ends the first-order solve early and refines what is there. With `checkpoints` (a folder) a run that was
-    interrupted or killed can be resumed to the same bits.
+    interrupted or killed can be resumed to the same bits. With `images`, the folder of the photos, coarse matches are
+    refined on their pixels.
     """
     options = options or SolveOptions()
     watch = Together(observer)
@@ -130,7 +134,7 @@ def solve_matches(
         watch.piece(index, len(graphs), graph)
         checkpoint = checkpoints / f"piece{index}.npz" if checkpoints else None
         try:
-            piece, stopped = _solve_piece(matches, graph, options, watch, checkpoint, resume)
+            piece, stopped = _solve_piece(matches, graph, options, watch, images, checkpoint, resume)
         except GeometryError as error:
             names = ", ".join(matches.images[k].name for k in graph.images[:3])
             failed.append(f"{len(graph.images)} images ({names} ...): {error}")
@@ -158,6 +162,7 @@ def _solve_piece(
     graph: ViewGraph,
     options: SolveOptions,
     watch: Observer,
+    images: Path | None,
     checkpoint: Path | None,
     resume: bool,
 ) -> tuple[Piece, bool]:
@@ -182,7 +187,8 @@ def _solve_piece(
 
     solutions = solve(options.solver, checkpoint)
     more = None if solvers[0].interrupted or options.longer <= 1 else solve_again
-    result = refine(matches, solutions, options.refine, progress=watch.stage, more=more)
+    photos = None if images is None else lambda name: load_grey(images / name, MAX_SIDE_PX)
+    result = refine(matches, solutions, options.refine, progress=watch.stage, more=more, photos=photos)
     piece = Piece(
         reconstruction=result.reconstruction,
         hypotheses=_hypotheses(solvers[result.chosen.attempt], result),

@@ -12,8 +12,8 @@ from proba.matching import MatchOptions, PairOptions, make_matcher, match_folder
 from proba.matching.densify import Densifier, DensifyOptions, local_affine
 from proba.matching.pairs import pairs_by_name, read_pairs_file
 from proba.matching.sift import Sift
-from proba.matching.subpixel import refine_places
 from proba.matching.triplets import false_pairs, triplet_cycles
+from proba.subpixel import refine_places
 
 SIZE = (320, 256)
 HOMOGRAPHY = np.array([[1.1, 0.08, -6.0], [-0.06, 1.08, 9.0], [1e-4, -5e-5, 1.0]])

@@ -120,7 +120,7 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) ->
     if options.perfect:
         matches = perfect_matches(matches, truth)
     try:
-        result = solve_matches(matches, solve_options(hypotheses, seed=seed))
+        result = solve_matches(matches, solve_options(hypotheses, seed=seed), images=folder / "images")
     except ProbaError as error:
         return {"error": str(error), "images": len(truth.names), "registered": 0}
     best = result.pieces[0]

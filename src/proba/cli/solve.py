@@ -44,8 +44,8 @@ def main(
     Args:
         matches: Matches file: h5 in hloc's dense layout (as `proba` writes it) or npz.
         out: Folder for the results; made if it does not exist.
-        images: Folder of the photos: colours for the points, pictures for the report, and image sizes for matches files
-            that lack them.
+        images: Folder of the photos: their pixels refine coarse matches, colour the points and illustrate the report;
+            and image sizes for matches files that lack them.
         hypotheses: portfolio: several start fields of view, their mirror worlds, and one from two-view geometry. cold:
             the paper's strict regime, 45 degrees and its mirror.
         share: Images that share intrinsics: of one camera (equal size and EXIF camera), one folder, all, or none.

@@ -119,13 +119,29 @@ def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
     except UNREADABLE as error:
         raise InputError(f"{photo.path} cannot be read any more ({error}). Was it changed during the run?") from error
     height, width = rgb.shape[:2]
-    factor = 1.0 if max_side_px is None else min(1.0, max_side_px / max(width, height))
-    if factor < 1:
-        size = (max(1, round(width * factor)), max(1, round(height * factor)))
-        rgb = np.asarray(Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0))
-        if mask is not None:
-            mask = np.asarray(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST))
+    rgb = _reduced(rgb, max_side_px)
+    if mask is not None and mask.shape != rgb.shape[:2]:
+        mask = np.asarray(Image.fromarray(mask).resize(rgb.shape[1::-1], Image.Resampling.NEAREST))
     return Pixels(rgb=rgb, mask=mask, width=width, height=height, name=photo.info.name)
+
+
+def load_grey(path: Path, max_side_px: int | None = None) -> np.ndarray:  # [h, w] uint8
+    """Luminance of a photo file, reduced like `load_pixels`; raises OSError if it cannot be read."""
+    try:
+        rgb, _ = _decode(path)
+    except UNREADABLE as error:
+        raise OSError(f"{path} cannot be read ({error})") from error
+    return np.asarray(Image.fromarray(_reduced(rgb, max_side_px)).convert("L"))
+
+
+def _reduced(rgb: np.ndarray, max_side_px: int | None) -> np.ndarray:  # [h, w, 3] uint8
+    """With a longest side of at most `max_side_px`."""
+    height, width = rgb.shape[:2]
+    factor = 1.0 if max_side_px is None else min(1.0, max_side_px / max(width, height))
+    if factor == 1:
+        return rgb
+    size = (max(1, round(width * factor)), max(1, round(height * factor)))
+    return np.asarray(Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0))
 
 
 def _image_files(folder: Path) -> list[Path]:

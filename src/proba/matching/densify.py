@@ -17,10 +17,8 @@ from scipy.spatial import cKDTree
 from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features, empty_matches
-from proba.matching.subpixel import SubpixelOptions, refine_places
 from proba.matching.verify import VerifyOptions
-
-SMOOTHING_PX = 0.7  # bilinear sampling of unsmoothed pixels draws places to integers
+from proba.subpixel import SubpixelOptions, refine_places, smoothed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +68,7 @@ class Densifier:
         best = order[np.concatenate([[True], np.diff(cell[order]) != 0])]  # [A]
         best = best[texture.reshape(-1)[best] > 0]
         points = np.stack([column[best], row[best]], axis=1).astype(np.float32)
-        smooth = cv2.GaussianBlur(grey.astype(np.float32), (0, 0), SMOOTHING_PX)
-        return {"grey": smooth, "points": points, "scale": pixels.scale}
+        return {"grey": smoothed(grey), "points": points, "scale": pixels.scale}
 
     def densify(self, pair: PairMatches, one: Features, other: Features) -> PairMatches:
         """Matches of the anchors of both images, in original pixels, not verified; scores are correlations."""

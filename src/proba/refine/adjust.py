@@ -53,13 +53,18 @@ SETTLE = (
 """From a world that is right up to a few pixels."""
 
 
+def noise_px(bundle: Bundle) -> float:
+    """Standard deviation of a coordinate of the observations that hold, from the median, as the points fit them."""
+    error = reprojection_errors(bundle)[bundle.alive]  # [U]
+    return float(np.median(error)) / np.sqrt(2 * np.log(2)) if len(error) else 1.0
+
+
 def noise_round(bundle: Bundle) -> Round:
     """A round whose loss and whose bound are as wide as the noise of the matches."""
-    error = reprojection_errors(bundle)[bundle.alive]  # [U]
-    noise_px = float(np.median(error)) / np.sqrt(2 * np.log(2)) if len(error) else 1.0
+    noise = noise_px(bundle)
     return Round(
-        loss_px=float(np.clip(LOSS_PER_NOISE * noise_px, *FINAL_LOSS_PX)),
-        keep_px=float(np.clip(KEEP_PER_NOISE * noise_px, *KEEP_PX)),
+        loss_px=float(np.clip(LOSS_PER_NOISE * noise, *FINAL_LOSS_PX)),
+        keep_px=float(np.clip(KEEP_PER_NOISE * noise, *KEEP_PX)),
         min_angle_deg=MIN_ANGLE_DEG,
     )
 

@@ -19,6 +19,8 @@ class RefineOptions:
     """`auto` frees the principal point when the likelihood gains, and with a prior in small sets; `centre` keeps it."""
     distortion: Literal["auto", "none", "simple", "radial"] = "auto"
     """`auto` decides by the likelihood; `simple` and `radial` estimate one or two coefficients in any case."""
+    photometric: bool = True
+    """Where the matches are coarse and the photos are at hand, observations move to where the grey values agree."""
     max_tracks: int = 3000
     """Tracks while worlds are compared and rescued. 2,500 found the same worlds as 4,000 on castle_p19 and fern. Of
     more than 50 images, more in proportion."""

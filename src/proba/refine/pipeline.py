@@ -11,7 +11,7 @@ import numpy as np
 from proba.errors import GeometryError
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
-from proba.refine.adjust import ANNEALED, Freedom, Round, adjust, noise_round
+from proba.refine.adjust import ANNEALED, Freedom, Round, adjust, noise_px, noise_round
 from proba.refine.agreement import PairAgreement
 from proba.refine.assemble import assemble, to_root_frame
 from proba.refine.bundle import Bundle, bundle_from_solution, unit_px, unit_tracks
@@ -26,6 +26,7 @@ from proba.refine.model import (
     separate_cameras,
 )
 from proba.refine.options import RefineOptions
+from proba.refine.photometric import align, photo
 from proba.refine.rescue import explained, grow, rescue
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 from proba.refine.triangulate import believable, points_from_depth_maps, reassess, refine_points, triangulate
@@ -49,6 +50,12 @@ AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 AGREE_MIN_SHARE = 0.6
 """... and right when they explain this part: eth3d_pipes begins at 0.73; on four photos of entry_p10 three wrong worlds
 agree at 0.20."""
+COARSE_PX = 0.3
+"""Matches of less noise are not compared with the pixels: SIFT has 0.1 to 0.25 px, and what patches err in common
+weighs more then (AUC@1 of temple_sparse 79 -> 72, of dtu_scan24 85 -> 82). XFeat has 0.35 to 0.6 px."""
+SHARPER = 0.65
+"""Places from the pixels are taken if their noise is this part or less. Where the matcher was the limit it is 0.4 to
+0.5 (pipes AUC@1 66 -> 84, XFeat on fountain_p11 76 -> 92), where blur or leaves in the wind are, 0.85 (tum, fern)."""
 MAX_STEPS = 5
 """Steps of all cameras on all points."""
 
@@ -93,10 +100,12 @@ def refine(
     options: RefineOptions | None = None,
     progress: Callable[[str], None] | None = None,
     more: Callable[[], Sequence[Solution]] | None = None,
+    photos: Callable[[str], np.ndarray] | None = None,
 ) -> RefineResult:
     """Polish the worlds of one connected piece (best first), take the one that explains most, and finish it.
 
-    Where none is good enough and no two agree, `more` is asked for others.
+    Where none is good enough and no two agree, `more` is asked for others. `photos` gives the luminance [h, w] uint8 of
+    an image by its name, at any resolution, or raises OSError.
     """
     options = options or RefineOptions()
     if not solutions:
@@ -139,6 +148,12 @@ def refine(
         if own and better_apart(bundle, own[0], pairs):
             bundle, freedom, trials = select_camera_model(own[0], options)
             placed_again, unplaced = placed_again | own[1], own[2]
+    names = [matches.images[k].name for k in solution.graph.images]
+    if photos is not None and options.photometric and noise_px(bundle) > COARSE_PX:
+        with clock("pixels"):
+            sharper = _sharpen(bundle, some(options.max_points), unit, names, photos, freedom, ~unplaced, options)
+            if sharper is not None:
+                bundle, tracks = sharper
     with clock("final adjustment"):
         many = unit_tracks(some(crowd * options.final_tracks), unit)
         last = noise_round(bundle)
@@ -152,7 +167,6 @@ def refine(
     with clock("uncertainty"):
         cameras = camera_uncertainty(believable(cloud), free, last.loss_px)
         sigma = point_std(cloud, cameras, free, last.loss_px)  # [T]
-    names = [matches.images[k].name for k in solution.graph.images]
     reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
     for edge, could, does in zip(reconstruction.edges, pairs.potential, pairs.support(cloud), strict=True):
         edge |= {"explainable": float(could), "explained": float(does)}
@@ -287,6 +301,32 @@ def _rescue(
     better, unplaced = rescue(bundle, pairs, freedom, rounds=options.rescue_rounds)
     placed_again = ~before & ~unplaced if better is not bundle else nobody
     return better, placed_again, unplaced
+
+
+def _sharpen(
+    bundle: Bundle,
+    tracks: Tracks,
+    unit: np.ndarray,
+    names: list[str],
+    photos: Callable[[str], np.ndarray],
+    freedom: Freedom,
+    placed: np.ndarray,
+    options: RefineOptions,
+) -> tuple[Bundle, Tracks] | None:
+    """Observations where the grey values agree: the bundle adjusted to some, and all `tracks` (original pixels).
+
+    None where that is not much more accurate, or a photo cannot be read.
+    """
+    size = bundle.camera_size[bundle.camera_of_image]  # [N, 2]
+    try:
+        images = [photo(photos(name), size[k]) for k, name in enumerate(names)]
+    except OSError:
+        return None
+    sharper = _finish(bundle, align(bundle, images), noise_round(bundle), freedom, placed, options)
+    if noise_px(sharper) > SHARPER * noise_px(bundle):
+        return None
+    whole = align(_all_points(sharper, unit_tracks(tracks, unit), noise_round(sharper), placed), images)
+    return sharper, Tracks(whole.offset, whole.image, whole.xy * unit[whole.image, None])
 
 
 def _finish(

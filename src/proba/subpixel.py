@@ -8,6 +8,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+SMOOTHING_PX = 0.7
+"""Bilinear sampling of unsmoothed pixels draws places to integers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SubpixelOptions:
@@ -34,6 +37,13 @@ class Refined(NamedTuple):
     correlation: np.ndarray  # [M] float32
 
 
+def smoothed(grey: np.ndarray) -> np.ndarray:  # [h, w] float32
+    """What the search expects of grey values [h, w] uint8."""
+    import cv2
+
+    return cv2.GaussianBlur(grey.astype(np.float32), (0, 0), SMOOTHING_PX)
+
+
 def refine_places(
     grey_i: np.ndarray,
     grey_j: np.ndarray,
@@ -44,8 +54,8 @@ def refine_places(
 ) -> Refined:
     """Move `points_j` [M, 2] to where the patches around `points_i` [M, 2] fit best.
 
-    Images are float32 [h, w]; points have integer pixel centres. `affine` [M, 2, 2] takes a small step in image i to
-    the step in image j.
+    Images are float32 [h, w], see `smoothed`; points have integer pixel centres. `affine` [M, 2, 2] takes a small step
+    in image i to the step in image j.
     """
     options = options or SubpixelOptions()
     found = points_j.astype(np.float64).copy()
