@@ -10,6 +10,7 @@ import numpy as np
 
 SMOOTHING_PX = 0.7
 """Bilinear sampling of unsmoothed pixels draws places to integers."""
+CONVERGED_PX = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class SubpixelOptions:
     """Normalised cross-correlation at the final place."""
     noise: float = 2.5
     """Standard deviation of grey values, of 255."""
+    bend: float = 0.0
+    """Standard deviation of what the elements of the given affine maps may be off; 0: they hold."""
     max_std_px: float = 0.2
     """Patches whose place is less certain for that noise (no texture, or a mere edge) are not trusted."""
 
@@ -63,7 +66,7 @@ def refine_places(
     std_px = np.full(len(found), np.inf)
     _search(
         grey_i, grey_j, points_i.astype(np.float64), found, affine.astype(np.float64), correlation, std_px,
-        options.radius, options.iterations, options.max_move_px, options.noise,
+        options.radius, options.iterations, options.max_move_px, options.noise, options.bend,
     )  # fmt: skip
     good = (correlation >= options.min_correlation) & (std_px <= options.max_std_px)
     return Refined(found.astype(np.float32), good, correlation.astype(np.float32))
@@ -93,12 +96,21 @@ def _normalise(values):
 
 
 @numba.njit(nogil=True, cache=True)
-def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, radius, iterations, max_move, noise):
+def _extreme_eigenvalue(matrix, sign):
+    """Of the upper left 2 x 2 of a symmetric matrix: the smaller (-1) or the larger one (1)."""
+    half, difference = 0.5 * (matrix[0, 0] + matrix[1, 1]), 0.5 * (matrix[0, 0] - matrix[1, 1])
+    return half + sign * np.sqrt(difference**2 + matrix[0, 1] ** 2)
+
+
+@numba.njit(nogil=True, cache=True)
+def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, radius, iterations, max_move, noise, bend):
+    """Inverse compositional: slopes and normal equations of the first image's patch serve all iterations."""
     height_i, width_i = grey_i.shape
     height_j, width_j = grey_j.shape
     side = 2 * radius + 1
     template, patch = np.zeros(side * side), np.zeros(side * side)
-    slope_x, slope_y = np.zeros(side * side), np.zeros(side * side)
+    slope = np.zeros((side * side, 6 if bend > 0 else 2))  # with respect to a shift, and to the four of the affine map
+    prior = 2 * (noise / bend) ** 2 if bend > 0 else 0.0
     for m in range(len(points_i)):
         x0, y0 = points_i[m]
         if min(x0, y0) < radius + 1 or x0 > width_i - radius - 3 or y0 > height_i - radius - 3:
@@ -108,22 +120,33 @@ def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, rad
             for dx in range(-radius, radius + 1):
                 x, y = x0 + dx, y0 + dy
                 template[k] = _bilinear(grey_i, x, y)
-                slope_x[k] = 0.5 * (_bilinear(grey_i, x + 1, y) - _bilinear(grey_i, x - 1, y))
-                slope_y[k] = 0.5 * (_bilinear(grey_i, x, y + 1) - _bilinear(grey_i, x, y - 1))
+                slope_x = 0.5 * (_bilinear(grey_i, x + 1, y) - _bilinear(grey_i, x - 1, y))
+                slope_y = 0.5 * (_bilinear(grey_i, x, y + 1) - _bilinear(grey_i, x, y - 1))
+                slope[k, 0], slope[k, 1] = slope_x, slope_y
+                if bend > 0:
+                    slope[k, 2], slope[k, 3] = slope_x * dx, slope_x * dy
+                    slope[k, 4], slope[k, 5] = slope_y * dx, slope_y * dy
                 k += 1
         contrast = _normalise(template)
-        slope_x -= slope_x.mean()  # brightness is free
-        slope_y -= slope_y.mean()
-        xx, xy, yy = (slope_x * slope_x).sum(), (slope_x * slope_y).sum(), (slope_y * slope_y).sum()
-        least = 0.5 * (xx + yy) - np.sqrt(0.25 * (xx - yy) ** 2 + xy * xy)  # smaller eigenvalue
-        if least <= 1e-6 or contrast <= 1e-6:
+        for c in range(slope.shape[1]):
+            slope[:, c] -= slope[:, c].mean()  # brightness is free
+        normal = slope.T @ slope
+        for c in range(2, slope.shape[1]):
+            normal[c, c] += prior
+        if contrast <= 1e-6 or np.linalg.cond(normal) > 1e9:
             continue
-        std_px[m] = noise * 1.4142 / np.sqrt(least)  # noise in both images
-        determinant = xx * yy - xy * xy
-        axx, axy, ayx, ayy = affine[m, 0, 0], affine[m, 0, 1], affine[m, 1, 0], affine[m, 1, 1]
-        reach_x, reach_y = radius * (abs(axx) + abs(axy)), radius * (abs(ayx) + abs(ayy))
+        inverse = np.linalg.inv(normal)
+        half, difference = 0.5 * (inverse[0, 0] + inverse[1, 1]), 0.5 * (inverse[0, 0] - inverse[1, 1])
+        widest = half + np.sqrt(difference**2 + inverse[0, 1] ** 2)  # larger eigenvalue of the shift's variance
+        std_px[m] = noise * np.sqrt(2 * widest)  # noise in both images
+        gain = contrast * (
+            inverse @ slope.T
+        )  # residuals in grey values of the template, so that slopes need no scaling
+        warp = affine[m].copy()
         u, v = points_j[m]
         for _ in range(iterations + 1):
+            reach_x = radius * (abs(warp[0, 0]) + abs(warp[0, 1]))
+            reach_y = radius * (abs(warp[1, 0]) + abs(warp[1, 1]))
             outside = u < reach_x or v < reach_y or u > width_j - reach_x - 2 or v > height_j - reach_y - 2
             if outside or abs(u - points_j[m, 0]) > max_move or abs(v - points_j[m, 1]) > max_move:
                 correlation[m] = -1.0
@@ -131,18 +154,18 @@ def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, rad
             k = 0
             for dy in range(-radius, radius + 1):
                 for dx in range(-radius, radius + 1):
-                    patch[k] = _bilinear(grey_j, u + axx * dx + axy * dy, v + ayx * dx + ayy * dy)
+                    x, y = u + warp[0, 0] * dx + warp[0, 1] * dy, v + warp[1, 0] * dx + warp[1, 1] * dy
+                    patch[k] = _bilinear(grey_j, x, y)
                     k += 1
             if _normalise(patch) <= 1e-6:
                 correlation[m] = -1.0
                 break
             correlation[m] = (patch * template).sum()
-            # Residual in grey values of the template, so that the slopes need no scaling.
-            bx = contrast * (slope_x * (patch - template)).sum()
-            by = contrast * (slope_y * (patch - template)).sum()
-            step_x, step_y = (yy * bx - xy * by) / determinant, (xx * by - xy * bx) / determinant
-            if abs(step_x) < 0.02 and abs(step_y) < 0.02:
+            step = gain @ (patch - template)
+            if abs(step[0]) < CONVERGED_PX and abs(step[1]) < CONVERGED_PX:
                 break
-            u, v = u - (axx * step_x + axy * step_y), v - (ayx * step_x + ayy * step_y)
+            if bend > 0:
+                warp = warp @ np.linalg.inv(np.array([[1 + step[2], step[3]], [step[4], 1 + step[5]]]))
+            u, v = u - (warp[0, 0] * step[0] + warp[0, 1] * step[1]), v - (warp[1, 0] * step[0] + warp[1, 1] * step[1])
         if correlation[m] > -1.0:
             points_j[m, 0], points_j[m, 1] = u, v
