@@ -24,8 +24,8 @@ SEARCH = SubpixelOptions(radius=7, max_move_px=2.0, bend=0.05, min_correlation=0
 """Surfaces that do not face the cameras need the bend: without it, rendered photos of an object on a table have cameras
 no better than before, with it a third of the error. Weak texture is better than none: with 0.2 px instead of 1, three
 quarters of the observations of dino_sparse are lost (AUC@1 32 -> 12), two thirds of those of pipes (84.5 -> 81.7)."""
-MIN_FOUND = 0.25
-"""An image in which a smaller share of the observations is found keeps all of them where they are."""
+MIN_FOUND = 0.05
+"""Where a smaller share of the observations that connect two images is found, all of them stay where they are."""
 MIN_SCALE = 0.4
 """Views that show the surroundings smaller than this, relative to the reference, are not compared with it."""
 _STEP = 0.5  # unit pixels, for the derivative of the warp
@@ -50,8 +50,6 @@ def align(bundle: Bundle, photos: Sequence[Photo]) -> Tracks:
     moving = np.flatnonzero(bundle.alive & (reference != np.arange(tracks.n_observations)))  # [M]
     reference = reference[moving]
     warp = _warps(bundle, moving, reference, normal[tracks.track_of_observation[moving]])  # [M, 2, 2]
-    sound = np.linalg.det(warp) > MIN_SCALE**2
-    moving, reference, warp = moving[sound], reference[sound], warp[sound]
     xy, found = tracks.xy.copy(), np.zeros(tracks.n_observations, bool)
     pair = tracks.image[reference] * bundle.n_images + tracks.image[moving]  # [M]
     order = np.argsort(pair, kind="stable")
@@ -68,15 +66,16 @@ def align(bundle: Bundle, photos: Sequence[Photo]) -> Tracks:
             warp[part] * (second.scale[:, None] / first.scale),
             SEARCH,
         )
-        good = there[places.good]
-        xy[good], found[good] = (places.points_j[places.good] + 0.5) / second.scale, True
+        good = places.good & (np.linalg.det(warp[part]) > MIN_SCALE**2)
+        if good.mean() < MIN_FOUND:
+            found[there] = True
+            return
+        xy[there[good]], found[there[good]] = (places.points_j[good] + 0.5) / second.scale, True
 
     parts = np.split(order, np.flatnonzero(np.diff(pair[order])) + 1) if len(order) else []
     with ThreadPoolExecutor(numba.get_num_threads()) as workers:
         list(workers.map(search, parts))
     found[reference[found[moving]]] = True
-    held, kept = (np.bincount(tracks.image[which], minlength=bundle.n_images) for which in (bundle.alive, found))
-    found |= bundle.alive & (kept < MIN_FOUND * held)[tracks.image]
     return _only(Tracks(tracks.offset, tracks.image, xy), found)
 
 
