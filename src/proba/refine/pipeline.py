@@ -52,7 +52,8 @@ AGREE_MIN_SHARE = 0.6
 agree at 0.20."""
 COARSE_PX = 0.3
 """Matches of less noise are not compared with the pixels: SIFT has 0.1 to 0.25 px, and what patches err in common
-weighs more then (AUC@1 of temple_sparse 79 -> 72, of dtu_scan24 85 -> 82). XFeat has 0.35 to 0.6 px."""
+weighs more then (AUC@1 of temple_sparse 79 -> 73, of entry_p10 88 -> 84). XFeat has 0.35 to 0.6 px. Nor are photos of
+many cameras, which were taken in different light: XFeat on imc_reichstag, AUC@5 72 -> 67."""
 SHARPER = 0.65
 """Places from the pixels are taken if their noise is this part or less. Where the matcher was the limit it is 0.4 to
 0.5 (pipes AUC@1 66 -> 84, XFeat on fountain_p11 76 -> 92), where blur or leaves in the wind are, 0.85 (tum, fern)."""
@@ -149,7 +150,8 @@ def refine(
             bundle, freedom, trials = select_camera_model(own[0], options)
             placed_again, unplaced = placed_again | own[1], own[2]
     names = [matches.images[k].name for k in solution.graph.images]
-    if photos is not None and options.photometric and noise_px(bundle) > COARSE_PX:
+    one_session = bundle.n_cameras <= bundle.n_images // 2
+    if photos is not None and options.photometric and one_session and noise_px(bundle) > COARSE_PX:
         with clock("pixels"):
             sharper = _sharpen(bundle, some(options.max_points), unit, names, photos, freedom, ~unplaced, options)
             if sharper is not None:
