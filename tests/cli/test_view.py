@@ -35,7 +35,9 @@ def test_save_works_without_history_and_photos(tmp_path, capsys):
 
 
 def test_server_prints_its_address_and_ends_on_ctrl_c(folder):
-    command = [sys.executable, "-c", "from proba.cli import main; main()", "view", str(folder), "--port", "18477"]
+    # Who is started in the background of a script inherits that Ctrl-C is ignored.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from proba.cli import main; main()"
+    command = [sys.executable, "-c", code, "view", str(folder), "--port", "18477"]
     environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
