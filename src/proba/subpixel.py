@@ -57,7 +57,7 @@ def refine_places(
 ) -> Refined:
     """Move `points_j` [M, 2] to where the patches around `points_i` [M, 2] fit best.
 
-    Images are float32 [h, w], see `smoothed`; points have integer pixel centres. `affine` [M, 2, 2] takes a small step
+    Images are [h, w], see `smoothed`; points have integer pixel centres. `affine` [M, 2, 2] takes a small step
     in image i to the step in image j.
     """
     options = options or SubpixelOptions()
