@@ -7,6 +7,9 @@ from scipy.spatial.transform import Rotation
 
 from proba.graph import build_view_graphs
 from proba.matches import Matches
+from proba.refine.bundle import Bundle, bundle_from_solution, unit_px, unit_tracks
+from proba.refine.tracks import build_tracks
+from proba.refine.triangulate import points_from_depth_maps
 from proba.solution import Solution
 from proba.synthetic import Scene
 
@@ -44,6 +47,13 @@ def perturbed_solution(
         log_variance=np.zeros((n, MAP_SIDE, MAP_SIDE), np.float32),
         edge_weight=np.ones(graph.n_edges, np.float32),
     )
+
+
+def exact_bundle(scene: Scene, matches: Matches) -> Bundle:
+    """The exact cameras of a scene, with points at the depths of the maps."""
+    exact = perturbed_solution(scene, matches, rotation_deg=0, position=0, focal_factor=1, depth_noise=0)
+    tracks = unit_tracks(build_tracks(matches, exact.graph), unit_px(matches, exact))
+    return points_from_depth_maps(bundle_from_solution(matches, exact, tracks), exact.log_depth)
 
 
 def disturb_poses(

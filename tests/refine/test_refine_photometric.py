@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from perturbed_world import perturbed_solution, relative_errors_deg
+from perturbed_world import exact_bundle, perturbed_solution, relative_errors_deg
 from PIL import Image
 
 from proba.matches import Matches
 from proba.refine import RefineOptions, refine
 from proba.refine.adjust import noise_px
-from proba.refine.bundle import Bundle, bundle_from_solution, unit_px, unit_tracks
+from proba.refine.bundle import Bundle
 from proba.refine.photometric import Photo, align, photo
-from proba.refine.tracks import build_tracks
-from proba.refine.triangulate import points_from_depth_maps, refine_points, triangulate
+from proba.refine.triangulate import refine_points, triangulate
 from proba.synthetic import Scene, make_scene, scene_matches
 from proba.synthetic.render import render
 
@@ -36,10 +35,7 @@ def coarse(scene: Scene) -> Matches:
 
 @pytest.fixture(scope="module")
 def exact_cameras(scene: Scene, coarse: Matches) -> Bundle:
-    exact = perturbed_solution(scene, coarse, rotation_deg=0, position=0, focal_factor=1, depth_noise=0)
-    tracks = unit_tracks(build_tracks(coarse, exact.graph), unit_px(coarse, exact))
-    bundle = points_from_depth_maps(bundle_from_solution(coarse, exact, tracks), exact.log_depth)
-    return refine_points(bundle, 2.0)
+    return refine_points(exact_bundle(scene, coarse), 2.0)
 
 
 @pytest.fixture(scope="module")

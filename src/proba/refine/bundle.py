@@ -134,7 +134,7 @@ def project(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:
     safe = np.where(np.abs(depth) > 1e-12, depth, 1e-12)  # [K]
     ray = point_cam[:, :2] / safe[:, None]  # [K, 2]
     k = bundle.intrinsics[bundle.camera_of_image[bundle.tracks.image]]  # [K, 6]
-    return distort(ray, k) * k[:, [FX, FY]] + k[:, [CX, CY]], depth
+    return ray_pixels(ray, k), depth
 
 
 def points_in_cameras(bundle: Bundle) -> np.ndarray:
@@ -155,6 +155,11 @@ def distort(ray: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
     """Rays x/z, y/z [K, 2] after COLMAP's radial distortion with `intrinsics` [K, 6]."""
     square = (ray * ray).sum(axis=1)  # [K]
     return ray * (1 + square * (intrinsics[:, K1] + square * intrinsics[:, K2]))[:, None]
+
+
+def ray_pixels(ray: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
+    """Unit pixels [K, 2] of undistorted rays x/z, y/z [K, 2] with `intrinsics` [K, 6]."""
+    return distort(ray, intrinsics) * intrinsics[:, [FX, FY]] + intrinsics[:, [CX, CY]]
 
 
 def pixel_rays(xy: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from proba.refine.bundle import CX, CY, FX, FY, Bundle, distort, per_track_sum, pixel_rays, project
+from proba.refine.bundle import FX, Bundle, per_track_sum, pixel_rays, project, ray_pixels
 from proba.refine.tracks import Tracks
 from proba.subpixel import SubpixelOptions, refine_places, smoothed
 
@@ -108,8 +108,7 @@ def _warps(bundle: Bundle, moving: np.ndarray, reference: np.ndarray, normal: np
         ray = np.einsum("mij,mi->mj", pose_i[:, :3, :3], np.column_stack([ray, np.ones(len(ray))]))  # [M, 3]
         point = centre + ray * (height / np.einsum("md,md->m", ray, normal))[:, None]
         x, y, z = (np.einsum("mij,mj->mi", pose_j[:, :3, :3], point) + pose_j[:, :3, 3]).T
-        k = intrinsics[moving]
-        return distort(np.column_stack([x / z, y / z]), k) * k[:, [FX, FY]] + k[:, [CX, CY]]
+        return ray_pixels(np.column_stack([x / z, y / z]), intrinsics[moving])
 
     with np.errstate(divide="ignore", invalid="ignore"):
         columns = [transfer((_STEP, 0)) - transfer((-_STEP, 0)), transfer((0, _STEP)) - transfer((0, -_STEP))]
