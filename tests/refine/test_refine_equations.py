@@ -10,7 +10,13 @@ import pytest
 from proba.refine.bundle import K1, K2, Bundle
 from proba.refine.normal_equations import Equations, derivatives
 from proba.refine.triangulate import refine_points, triangulate
-from proba.refine.uncertainty import CameraUncertainty, _gauge_directions, camera_uncertainty, point_std
+from proba.refine.uncertainty import (
+    CameraUncertainty,
+    _gauge_directions,
+    _robust_noise,
+    camera_uncertainty,
+    point_std,
+)
 
 LOSS_PX = 2.0
 FOCAL_ONLY = np.array([[True, False, False, False, False, False]])
@@ -181,6 +187,21 @@ def test_errors_that_neighbours_share_widen_the_deviation(bundle: Bundle) -> Non
         return float(camera_uncertainty(moved, free, 2.0).intrinsics_std[0, 0])
 
     assert focal_std(tracks.xy + shift) > 1.5 * focal_std(tracks.xy + mixed)
+
+
+@pytest.mark.parametrize("views", [4, 6, 12])
+def test_deviation_from_few_residuals_is_what_estimates_scatter_by(views: int) -> None:
+    """Places in the plane from a few noisy views each: the loss is twice as wide as the noise."""
+    seen = np.random.default_rng(0).normal(size=(20000, views, 2))
+    place = seen.mean(axis=1)  # [P, 2]
+    for _ in range(50):
+        square = ((seen - place[:, None]) ** 2).sum(axis=-1)  # [P, V]
+        weight = 1 / (1 + square / LOSS_PX**2)
+        place = (weight[..., None] * seen).sum(axis=1) / weight.sum(axis=1, keepdims=True)
+    noise2, _, _ = _robust_noise(square.ravel(), weight.ravel(), place.size)
+    scatter2 = views * float((place**2).mean())  # the true place is the origin
+    assert noise2 == pytest.approx(scatter2, rel=0.04)
+    assert scatter2 > 1.05  # what the robust loss costs with this noise
 
 
 def test_unseen_images_get_a_large_finite_deviation(bundle: Bundle) -> None:
