@@ -43,14 +43,15 @@ def _map_posterior(x, level):
 
 @nb.njit
 def _map_reprojection(values, precision, z_min):
-    """Of q and o in the rows of values [5, 8]; returns the nine results, [9, 8]."""
-    flat, out = values.reshape(-1), np.empty(72, np.float32)
-    q_x, q_y, q_z, o_x, o_y = load(flat, 0), load(flat, 8), load(flat, 16), load(flat, 24), load(flat, 32)
+    """Of q and o in the rows of values [5, WIDTH]; returns the nine results, [9, WIDTH]."""
+    out = np.empty(9 * WIDTH, np.float32)
+    q_x, q_y, q_z = load(values[0], 0), load(values[1], 0), load(values[2], 0)
+    o_x, o_y = load(values[3], 0), load(values[4], 0)
     inverse_norm, inverse_z = closed.inverses(q_x, q_y, q_z, z_min)
     results = closed.reprojection(q_x, q_y, q_z, o_x, o_y, load(precision, 0), z_min, inverse_norm, inverse_z)
     for k, result in enumerate(results):
-        store(out, 8 * k, result)
-    return out.reshape(9, 8)
+        store(out, WIDTH * k, result)
+    return out.reshape(9, WIDTH)
 
 
 @nb.njit

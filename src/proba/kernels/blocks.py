@@ -1,4 +1,4 @@
-"""The steps of the fused kernel on one block of matches, eight matches at a time.
+"""The steps of the fused kernel on one block of matches, a vector of matches at a time.
 
 A block's intermediate values stay in the nearest caches, as rows of one array. The loops are short on purpose: a
 processor overlaps the iterations of a loop only as far as its instruction window reaches, so that a loop takes as long

@@ -1,4 +1,4 @@
-"""Closed forms of one match in float32, shared by the kernels: of numbers (a GPU thread) or of eight lanes (a CPU).
+"""Closed forms of one match in float32, shared by the kernels: of numbers (a GPU thread) or of lanes (a CPU).
 
 Notation: q is the point in the target camera's frame, o = (o_x, o_y, 1) the observed ray there, n = q x o up to order
 and signs of its elements. The Mahalanobis distance of the 2D term is |n|^2 q_z^2 / (|q|^2 v): the inverse of J J^T

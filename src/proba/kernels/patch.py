@@ -1,7 +1,7 @@
-"""Bilinear reads and writes of interleaved (log depth, log variance) maps, eight points at a time.
+"""Bilinear reads and writes of interleaved (log depth, log variance) maps, a vector of points at a time.
 
-The four cells around a point are two runs of four floats, one in each of two map rows. A vector holds the runs of two
-points; transposing four vectors in registers makes a channel of a column one vector over the points. Whatever is done
+The four cells around a point are two runs of four floats, one in each of two map rows. A vector holds the runs of
+two or four points; transposing four vectors in registers makes a channel of a column one vector over the points. Whatever is done
 between the two map rows is done on runs, because that leaves half as many vectors to transpose.
 """
 
@@ -18,9 +18,13 @@ from proba.kernels.simd import FAST, FLOAT, INT32, WIDTH, Lanes, address
 _INT8 = ir.IntType(8)
 _QUAD = ir.VectorType(FLOAT, 4)
 
-# Lanes of two vectors, taken in turn, one by one or by twos: from the first or from the second pair of each half.
-_LOW, _HIGH = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
-_FIRST, _SECOND = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
+def _pattern(*lanes):
+    """The same four lanes of every group of four; 4 and more count in the second of two vectors."""
+    return [4 * group + lane % 4 + (WIDTH if lane >= 4 else 0) for group in range(WIDTH // 4) for lane in lanes]
+
+
+# Lanes of two vectors, taken in turn, one by one or by twos: from the first or from the second pair of each group.
+_LOW, _HIGH, _FIRST, _SECOND = _pattern(0, 4, 1, 5), _pattern(2, 6, 3, 7), _pattern(0, 1, 4, 5), _pattern(2, 3, 6, 7)
 
 
 def _shuffle(builder, a, b, lanes):
@@ -28,8 +32,16 @@ def _shuffle(builder, a, b, lanes):
 
 
 def _spread(builder, vector, k):
-    """Lane k four times, then lane k + 4 four times: a factor of each point for its run."""
-    return _shuffle(builder, vector, vector, [k] * 4 + [k + 4] * 4)
+    """Lane k of every group of four, four times: a factor of each point for its run."""
+    return _shuffle(builder, vector, vector, _pattern(k, k, k, k))
+
+
+def _join(builder, parts):
+    """One vector of the lanes of all parts."""
+    while len(parts) > 1:
+        lanes = range(2 * parts[0].type.count)
+        parts = [_shuffle(builder, a, b, lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def _transpose(builder, a, b, c, d):
@@ -39,7 +51,7 @@ def _transpose(builder, a, b, c, d):
 
 
 def _runs(context, builder, sig, args):
-    """Pointers to the upper and the lower runs of the eight cells cells[at:], of (maps, base, stride, cells, at)."""
+    """Pointers to the upper and the lower runs of the cells cells[at:], of (maps, base, stride, cells, at)."""
     base, stride, at = (context.cast(builder, args[k], sig.args[k], types.intp) for k in (1, 2, 4))
     below = builder.add(base, stride)
     upper, lower = [], []
@@ -64,7 +76,7 @@ def _sample_patches(typingctx, maps, base, stride, cells, at, right, below):
         rows = []
         for pointers in _runs(context, builder, sig, args):
             quads = [builder.load(p, align=4) for p in pointers]
-            rows.append([_shuffle(builder, quads[k], quads[k + 4], range(WIDTH)) for k in range(4)])
+            rows.append([_join(builder, quads[k::4]) for k in range(4)])
         upper, lower = rows
         lines = [_lerp(builder, upper[k], lower[k], _spread(builder, below, k)) for k in range(4)]
         columns = _transpose(builder, *lines)
@@ -75,7 +87,7 @@ def _sample_patches(typingctx, maps, base, stride, cells, at, right, below):
 
 
 def _splat_patches(typingctx, maps, base, stride, cells, at, right, below, depth, variance):
-    """Add the gradients of eight samples to their four cells each: the adjoint of `sample_patches`."""
+    """Add the gradients of samples to their four cells each: the adjoint of `sample_patches`."""
     signature = types.void(maps, base, stride, cells, at, Lanes, Lanes, Lanes, Lanes)
 
     def codegen(context, builder, sig, args):
@@ -90,7 +102,7 @@ def _splat_patches(typingctx, maps, base, stride, cells, at, right, below, depth
         uppers = [builder.fsub(c, l, flags=FAST) for c, l in zip(columns, lowers, strict=True)]
         runs = _runs(context, builder, sig, args)
         for k in range(WIDTH):
-            own = range(4) if k < 4 else range(4, 8)
+            own = range(4 * (k // 4), 4 * (k // 4) + 4)
             for pointers, wide in zip(runs, (uppers, lowers), strict=True):
                 addend = _shuffle(builder, wide[k % 4], wide[k % 4], own)
                 total = builder.fadd(builder.load(pointers[k], align=4), addend, flags=FAST)

@@ -1,4 +1,4 @@
-"""Eight float32 lanes as a Numba type, `Lanes`, with arithmetic, comparisons, loads and stores.
+"""The float32 lanes of a register as a Numba type, `Lanes`, with arithmetic, comparisons, loads and stores.
 
 LLVM's loop vectoriser leaves scalar remainders, checks for overlapping arrays, and constants that it fetches again and
 again. With explicit vectors a step of the kernel is exactly the loop that was meant, and the closed forms stay ordinary
@@ -12,6 +12,7 @@ import operator
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.imputils import lower_builtin, lower_cast
@@ -19,7 +20,8 @@ from numba.core.typeconv import Conversion
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, overload, register_model
 
-WIDTH = 8
+WIDTH = 16 if get_host_cpu_features().get("avx512f") else 8
+"""Lanes: a register's. Sixteen in pairs of registers are slower than eight; in one, 1.08 times as fast."""
 FAST = ("nnan", "ninf", "nsz", "contract")
 """No `reassoc` and no `arcp`: the order of operations is meant, and a division is as fast as its approximation."""
 FLOAT, INT32, BIT = ir.FloatType(), ir.IntType(32), ir.IntType(1)
@@ -110,7 +112,7 @@ def _builtin(name):
 
     def emit(builder, value):
         kind = ir.FunctionType(FLOATS, [FLOATS])
-        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v8f32")
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{WIDTH}f32")
         return builder.call(function, [value], fastmath=FAST)
 
     return emit
@@ -135,7 +137,7 @@ def address(context, builder, sig, args, array, index, kind):
 
 
 def _load(typingctx, array, index):
-    """Eight numbers from array[index] on."""
+    """A vector of numbers from array[index] on."""
 
     def codegen(context, builder, sig, args):
         return builder.load(address(context, builder, sig, args, 0, 1, FLOATS), align=4)
@@ -144,13 +146,13 @@ def _load(typingctx, array, index):
 
 
 def _load_first(typingctx, array, index, count):
-    """The first `count` numbers from array[index] on, and zeros where there are less than eight."""
+    """The first `count` numbers from array[index] on, and zeros where there are less than lanes."""
 
     def codegen(context, builder, sig, args):
         count = builder.trunc(context.cast(builder, args[2], sig.args[2], types.int64), INT32)
         mask = builder.icmp_signed("<", ir.Constant(INTS, list(range(WIDTH))), _splat(builder, count, INTS))
         kind = ir.FunctionType(FLOATS, [FLOATS.as_pointer(), INT32, BITS, FLOATS])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.masked.load.v8f32.p0")
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.v{WIDTH}f32.p0")
         pointer = address(context, builder, sig, args, 0, 1, FLOATS)
         return builder.call(function, [pointer, INT32(4), mask, ir.Constant(FLOATS, [0.0] * WIDTH)])
 
@@ -181,7 +183,7 @@ def _store_whole(typingctx, array, index, value):
 def _lane_sum(typingctx, value):
     def codegen(context, builder, sig, args):
         vector = args[0]
-        for step in (4, 2, 1):
+        for step in (WIDTH >> k for k in range(1, WIDTH.bit_length())):
             turned = ir.Constant(INTS, [(k + step) % WIDTH for k in range(WIDTH)])
             vector = builder.fadd(vector, builder.shuffle_vector(vector, vector, turned), flags=FAST)
         return builder.extract_element(vector, INT32(0))
