@@ -1,7 +1,7 @@
 """The fused kernel: loss and all gradients of every edge in one pass over the matches, on CPU threads.
 
 A window of matches is walked in blocks: 1. find the map cells, 2. gather the four cells around each point, 3. loss and
-gradients of each match, 4. sums over the block, 5. scatter the map gradients. Every step does a vector of matches at once.
+gradients of each match, 4. sums over the block, 5. scatter the map gradients. Every step does a vector at once.
 Between the steps, what the next edge will need is fetched into the second-level cache, little by little: a processor
 keeps few requests to memory open at a time.
 

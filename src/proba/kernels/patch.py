@@ -1,8 +1,8 @@
 """Bilinear reads and writes of interleaved (log depth, log variance) maps, a vector of points at a time.
 
 The four cells around a point are two runs of four floats, one in each of two map rows. A vector holds the runs of
-two or four points; transposing four vectors in registers makes a channel of a column one vector over the points. Whatever is done
-between the two map rows is done on runs, because that leaves half as many vectors to transpose.
+two or four points; transposing four vectors in registers makes a channel of a column one vector over the points.
+Whatever is done between the two map rows is done on runs, because that leaves half as many vectors to transpose.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from proba.kernels.simd import FAST, FLOAT, INT32, WIDTH, Lanes, address
 
 _INT8 = ir.IntType(8)
 _QUAD = ir.VectorType(FLOAT, 4)
+
 
 def _pattern(*lanes):
     """The same four lanes of every group of four; 4 and more count in the second of two vectors."""
