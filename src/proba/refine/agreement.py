@@ -27,12 +27,12 @@ class PairAgreement:
 
     def __init__(self, points: PairPoints, seed: int = 0):
         rng = np.random.default_rng(seed)
-        self._all = points
         self.pairs = np.array(list(points), np.int64).reshape(-1, 2)  # [E, 2]
-        some = []
-        for x, y in points.values():
+        self._points: PairPoints = {}
+        for pair, (x, y) in points.items():
             take = rng.permutation(len(x))[:SAMPLES]
-            some.append((x[take], y[take]))
+            self._points[pair] = x[take], y[take]
+        some = list(self._points.values())
         self.potential = np.array([_explained_by_pair(x, y) for x, y in some])  # [E] share of the matches
         # Matches beyond a few hundred say nothing new about a pair.
         self.count = np.array([len(x) for x, _ in some], float)  # [E]
@@ -46,10 +46,10 @@ class PairAgreement:
         return float(self.weight.sum() / max(self.count.sum(), 1e-9))
 
     def between(self, i: int, j: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """All matched points in i and in j, whichever comes first."""
-        if (i, j) in self._all:
-            return self._all[i, j]
-        found = self._all.get((j, i))
+        """Matched points in i and in j, whichever comes first."""
+        if (i, j) in self._points:
+            return self._points[i, j]
+        found = self._points.get((j, i))
         return None if found is None else (found[1], found[0])
 
     def support(self, bundle: Bundle) -> np.ndarray:

@@ -41,7 +41,8 @@ MIN_IMAGES = 4
 """With fewer images there is no majority that could tell which of them are wrong."""
 POOR_SHARE = 0.75
 """Worlds that explain a smaller part of what is explainable have failed: on halves of the real sets, right ones
-explained 0.84 and more, wrong ones at most 0.57. Another way is tried then."""
+explained 0.84 and more, wrong ones at most 0.57. Another way is tried then, unless two worlds agree: among XFeat's
+matches of equal windows in entry_p10 two right ones explain 0.72."""
 SURE_SHARE = 0.9
 """... unless a focal length for each image explains this part: four photos of entry_p10 found four wrong focal lengths
 that explain 0.83, where the right common one explains 0.92."""
@@ -71,6 +72,9 @@ class WorldReport:
     share: float
     """Share of the matches explainable by two-view geometry that the world explains, times that of the observations."""
     seconds: float
+
+
+_World = tuple[Solution, Bundle, WorldReport]
 
 
 @dataclass(kw_only=True)
@@ -130,13 +134,16 @@ def refine(
     with clock("pairs"):
         pairs = _pair_agreement(matches, solutions[0], unit, options)
     with clock("worlds"):
-        solution, bundle, chosen, worlds = _polish_worlds(matches, solutions, more, few, pairs, freedom, options, clock)
+        (solution, bundle, chosen), worlds, confirmed = _polish_worlds(
+            matches, solutions, more, few, pairs, freedom, options, clock
+        )
     with clock("rescue"):
         bundle, placed_again, unplaced = _rescue(bundle, pairs, freedom, options)
     with clock("cameras"):
         own = _apart(matches, solution, bundle, unplaced, pairs, options)
     poor, share = POOR_SHARE * pairs.explainable, explained(bundle, pairs)
-    lost = share < poor and not (own and explained(own[0], pairs) >= SURE_SHARE * pairs.explainable)
+    lost = share < poor and not confirmed
+    lost &= not (own and explained(own[0], pairs) >= SURE_SHARE * pairs.explainable)
     if lost and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
             grown = grow(bundle, pairs, freedom, good=poor)
@@ -161,6 +168,7 @@ def refine(
         last = noise_round(bundle)
         bundle = _finish(bundle, many, last, freedom, ~unplaced, options)
         bundle = to_root_frame(bundle, solution.graph.root)
+        last = noise_round(bundle)
     with clock("points"):
         final = some(options.max_points)
         cloud = _all_points(bundle, unit_tracks(final, unit), last, ~unplaced)
@@ -229,22 +237,35 @@ def _polish_worlds(
     freedom: Freedom,
     options: RefineOptions,
     clock: _Clock,
-) -> tuple[Solution, Bundle, WorldReport, list[WorldReport]]:
-    """Adjust worlds from the best on, until one is good enough or two agree; the one that explains most."""
-    polished: list[tuple[Solution, Bundle, WorldReport]] = []
+) -> tuple[_World, list[WorldReport], bool]:
+    """Adjust worlds from the best on, until one is good enough or two agree.
+
+    The one that explains most, reports of all, and whether another one confirms it.
+    """
+    polished: list[_World] = []
+    enough = AGREE_MIN_SHARE * pairs.explainable
     for attempt, solution in _candidates(solutions, more, options.max_worlds):
         begin = time.perf_counter()
         bundle = bundle_from_solution(matches, solution, tracks)
         bundle, share = _polish(bundle, solution, pairs, freedom)
         seconds = time.perf_counter() - begin
         clock.say(f"world {solution.name}: explains {100 * share:.1f} % of the matches")
-        agrees = any(_same_world(bundle, b) and abs(share - other.share) < AGREE_SHARE for _, b, other in polished)
         report = WorldReport(name=solution.name, attempt=attempt, share=share, seconds=seconds)
         polished.append((solution, bundle, report))
-        if share > options.good_share or (agrees and share >= AGREE_MIN_SHARE * pairs.explainable):
+        if share > options.good_share or _confirmed(polished[-1], polished, enough):
             break
-    solution, bundle, chosen = max(polished, key=lambda world: world[2].share)
-    return solution, bundle, chosen, [report for _, _, report in polished]
+    best = max(polished, key=lambda world: world[2].share)
+    return best, [report for _, _, report in polished], _confirmed(best, polished, enough)
+
+
+def _confirmed(world: _World, worlds: Sequence[_World], enough: float) -> bool:
+    """Whether another of the worlds is the same, and the share that they explain enough."""
+    _, bundle, report = world
+    return report.share >= enough and any(
+        abs(report.share - other.share) < AGREE_SHARE and _same_world(bundle, another)
+        for _, another, other in worlds
+        if other is not report
+    )
 
 
 def _candidates(

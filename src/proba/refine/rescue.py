@@ -19,7 +19,8 @@ MIN_CORE = 3
 PNP_PX, MIN_PNP_INLIERS = 6.0, 10
 SURE_PNP_INLIERS, SURE_PNP_SHARE = 30, 0.4
 """With more inliers than this nobody asks the two-view geometry for a second opinion."""
-PNP_ITERATIONS, TWO_VIEW_ITERATIONS = 5000, 1000
+PNP_ITERATIONS = {"max_iterations": 5000, "min_iterations": 100}
+TWO_VIEW_ITERATIONS = {"max_iterations": 1000, "min_iterations": 100}
 """Plenty for one inlier in seven and in two; the default of 100,000 is spent on images that fit nowhere."""
 TWO_VIEW_PX, MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 1.5, 40, 0.5
 MIN_GAIN = 0.004
@@ -117,7 +118,7 @@ def _strongest_pair(bundle: Bundle, pairs: PairAgreement) -> tuple[Bundle, np.nd
     (xy_i, camera_i), (xy_j, camera_j) = (
         _pinhole_view(bundle, image, xy) for image, xy in zip((i, j), points, strict=True)
     )
-    ransac = {"max_epipolar_error": TWO_VIEW_PX, "max_iterations": TWO_VIEW_ITERATIONS}
+    ransac = {"max_epipolar_error": TWO_VIEW_PX, **TWO_VIEW_ITERATIONS}
     pose, _ = poselib.estimate_relative_pose(xy_i, xy_j, camera_i, camera_j, ransac, {})
     poses = bundle.cam_from_world.copy()
     poses[i], poses[j] = np.eye(4), _pose_matrix(pose.R, pose.t)
@@ -172,7 +173,7 @@ def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placemen
         return None
     xy, camera = _pinhole_view(bundle, image, tracks.xy[seen])
     pose, info = poselib.estimate_absolute_pose(
-        xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX, "max_iterations": PNP_ITERATIONS}, {}
+        xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX, **PNP_ITERATIONS}, {}
     )
     inliers = int(info["num_inliers"])
     return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()))
@@ -206,7 +207,7 @@ def _relative_placement(
         _pinhole_view(bundle, image, xy) for image, xy in zip((j, k), points, strict=True)
     )
     pose, info = poselib.estimate_relative_pose(
-        xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX, "max_iterations": TWO_VIEW_ITERATIONS}
+        xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX, **TWO_VIEW_ITERATIONS}
     )
     inlier = np.array(info["inliers"], bool)  # [M]
     n_inliers = int(inlier.sum())
