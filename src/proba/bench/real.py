@@ -104,21 +104,10 @@ def _apart(work: tuple[Callable[..., dict], tuple]) -> dict:
 
 
 def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) -> dict:
-    """One solve; matches are made once for a set and matcher and kept in the cache."""
-    from proba.io.matches_h5 import load_matches
-    from proba.matching import MatchOptions, match_folder
-
+    """One solve."""
     set_threads(options.threads)
     truth = load_ground_truth(folder / "gt.json")
-    file, timing = (options.cache / f"{folder.name}.{options.matcher}.{kind}" for kind in ("h5", "json"))
-    if not file.exists():
-        options.cache.mkdir(parents=True, exist_ok=True)
-        begin = time.perf_counter()
-        match_folder(folder / "images", file, MatchOptions(matcher=options.matcher), jobs=options.threads)
-        atomic_write_text(timing, json_module.dumps({"match": time.perf_counter() - begin}))
-    matches = load_matches(file)
-    if options.perfect:
-        matches = perfect_matches(matches, truth)
+    matches, seconds = matches_of(folder, truth, options)
     try:
         result = solve_matches(matches, solve_options(hypotheses, seed=seed), images=folder / "images")
     except ProbaError as error:
@@ -127,7 +116,7 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) ->
     camera = best.reconstruction.cameras[0]
     return {
         **evaluate(result.reconstructions, truth),
-        "seconds": {**(json_module.loads(timing.read_text()) if timing.exists() else {}), **result.seconds},
+        "seconds": {**seconds, **result.seconds},
         "peak_rss_mb": peak_rss_mb(),
         "hypothesis": next(h["name"] for h in best.hypotheses if h["chosen"]),
         "surviving_share": best.surviving_share,
@@ -135,6 +124,21 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) ->
         "focal_std_pct": float(100 * camera.focal_std_px / camera.focal_px[0]),
         "warnings": best.reconstruction.notes,
     }
+
+
+def matches_of(folder: Path, truth: GroundTruth, options: RealOptions) -> tuple[Matches, dict[str, float]]:
+    """Matches of a set, made once for each matcher and kept in the cache, and the seconds that took."""
+    from proba.io.matches_h5 import load_matches
+    from proba.matching import MatchOptions, match_folder
+
+    file, timing = (options.cache / f"{folder.name}.{options.matcher}.{kind}" for kind in ("h5", "json"))
+    if not file.exists():
+        options.cache.mkdir(parents=True, exist_ok=True)
+        begin = time.perf_counter()
+        match_folder(folder / "images", file, MatchOptions(matcher=options.matcher), jobs=options.threads)
+        atomic_write_text(timing, json_module.dumps({"match": time.perf_counter() - begin}))
+    matches, seconds = load_matches(file), json_module.loads(timing.read_text()) if timing.exists() else {}
+    return perfect_matches(matches, truth) if options.perfect else matches, seconds
 
 
 def run_colmap(folder: Path, seed: int, mapper: Any, options: RealOptions) -> dict:

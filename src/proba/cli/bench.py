@@ -97,6 +97,36 @@ def real(
     main(data, _file(json), sets, options)
 
 
+def worlds(
+    data: Path,
+    out: Path = Path("bench-out/worlds"),
+    hypotheses: str = "portfolio",
+    seed: int = 0,
+    matcher: str = "auto",
+    perfect: bool = False,
+    cache: Path = Path("bench-out/cache"),
+    threads: int | None = None,
+) -> None:
+    """Every hypothesis of one set: loss, errors before and after the refinement, mirror states, residuals, a picture.
+
+    Args:
+        data: A set: a folder with images/ and gt.json.
+        out: Folder for worlds.json and worlds.png.
+        hypotheses: portfolio or cold.
+        seed: Seed of the solver.
+        matcher: Which matcher, see `proba match --list`.
+        perfect: Give the solver only matches that agree with the truth, to tell its faults from the matcher's.
+        cache: Matches are kept here.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.real import RealOptions, find_sets
+    from proba.bench.worlds import main
+
+    [folder] = find_sets(data, ())[:1]
+    options = RealOptions(matcher=matcher, perfect=perfect, cache=cache, threads=set_threads(threads))
+    main(folder, out, hypotheses, seed, options)
+
+
 def matchers(
     data: Path | None = None,
     json: Path | None = None,
@@ -126,6 +156,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "synthetic": synthetic,
     "scaling": scaling,
     "real": real,
+    "worlds": worlds,
     "matchers": matchers,
 }
 
