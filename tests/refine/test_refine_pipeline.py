@@ -16,6 +16,12 @@ from proba.synthetic import make_scene, scene_matches
 FAST = RefineOptions(max_tracks=1000, final_tracks=1500)
 
 
+@pytest.fixture(autouse=True)
+def eight_are_many(monkeypatch) -> None:
+    """Camera models are chosen by tests already in these small scenes."""
+    monkeypatch.setattr("proba.refine.model.FEW_IMAGES", 8)
+
+
 @pytest.mark.parametrize(("name", "outliers"), [("object", 0.0), ("object", 0.3), ("room", 0.3), ("ring", 0.0)])
 def test_disturbed_worlds_come_back(name: str, outliers: float) -> None:
     scene = make_scene(name, n_images=8 if name != "ring" else 12, seed=0)
