@@ -75,7 +75,7 @@ def test_log():
 def test_lanes_become_vector_instructions():
     if not get_host_cpu_features().get("fma"):
         pytest.skip("this processor has no fused multiply-add")
-    _map_exp(np.ones(8, np.float32))
+    _map_exp(np.ones(WIDTH, np.float32))
     assembly = next(iter(_map_exp.inspect_asm().values()))
     assert any("ymm" in line or "zmm" in line for line in assembly.splitlines() if "vfmadd" in line)
 

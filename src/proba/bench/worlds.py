@@ -17,7 +17,7 @@ from proba.bench.matchers import epipolar_errors_px
 from proba.bench.real import RealOptions, matches_of
 from proba.errors import GeometryError
 from proba.evaluation import accuracy, area_under_recall, evaluate, match_names
-from proba.evaluation.poses import relative_errors_deg
+from proba.evaluation.poses import relative_errors_deg, relative_motions
 from proba.geometry.sim3 import umeyama_robust
 from proba.graph import build_view_graphs
 from proba.io.atomic import atomic_path, atomic_write_text
@@ -107,15 +107,16 @@ def _judge(
 ) -> World:
     poses, true_poses, edges = solution.cam_from_world, truth.cam_from_world[known], solution.graph.edges
     i, j = np.triu_indices(len(known), 1)  # [P]
-    rotation, translation = relative_errors_deg(_relative(poses, i, j), _relative(true_poses, i, j))  # [P]
+    rotation, translation = relative_errors_deg(
+        relative_motions(poses, i, j), relative_motions(true_poses, i, j)
+    )  # [P]
     worst = np.maximum(rotation, translation)  # [P]
     errors = np.full((len(known), len(known)), np.nan)
     errors[i, j] = errors[j, i] = worst
-    infos = [matches.images[k] for k in solution.graph.images]
-    half_side = np.array([info.half_side_px for info in infos])  # [N]
+    world = _as_truth(matches, solution)
+    half_side = np.maximum(world.width, world.height) / 2  # [N]
     states = mirror_states(poses, true_poses, edges)
     mirrored = np.array([state == "mirrored" for state in states])  # [E]
-    centres = -np.einsum("nji,nj->ni", poses[:, :3, :3], poses[:, :3, 3])  # [N, 3]
     return World(
         name=solution.name,
         loss=solution.loss,
@@ -129,27 +130,30 @@ def _judge(
         refined=refined,
         explained_share=share,
         edges=[
-            {"pair": [infos[a].name, infos[b].name], "weight": float(weight), "residual_px": residual, "state": state}
-            for (a, b), weight, residual, state in zip(
-                edges, solution.edge_weight, _residuals_px(matches, truth, known, solution), states, strict=True
-            )
+            {
+                "pair": [world.names[a], world.names[b]],
+                "weight": float(weight),
+                "residual_px": _residual_px(matches, solution, world, a, b),
+                "state": state,
+            }
+            for (a, b), weight, state in zip(edges.tolist(), solution.edge_weight, states, strict=True)
         ],
         images=[
             {
-                "name": info.name,
+                "name": name,
                 "error_deg": float(np.nanmedian(errors[n])),
                 "mirrored": float(mirrored[(edges == n).any(axis=1)].mean()),
             }
-            for n, info in enumerate(infos)
+            for n, name in enumerate(world.names)
         ],
-        centres=umeyama_robust(centres, truth.centres[known])[0].apply(centres),
+        centres=umeyama_robust(world.centres, truth.centres[known])[0].apply(world.centres),
         errors_deg=errors,
     )
 
 
 def mirror_states(poses: np.ndarray, true_poses: np.ndarray, edges: np.ndarray) -> list[State]:
     """Whether the relative motion of every edge [E, 2] is the true one, its mirror image, or neither."""
-    estimate, true = (_relative(p, edges[:, 0], edges[:, 1]) for p in (poses, true_poses))  # [E, 4, 4]
+    estimate, true = (relative_motions(p, edges[:, 0], edges[:, 1]) for p in (poses, true_poses))  # [E, 4, 4]
     right, mirrored = (
         np.maximum(*relative_errors_deg(estimate, motion)) for motion in (true, MIRROR @ true @ MIRROR)
     )  # [E] each
@@ -159,33 +163,25 @@ def mirror_states(poses: np.ndarray, true_poses: np.ndarray, edges: np.ndarray) 
     ]
 
 
-def _residuals_px(matches: Matches, truth: GroundTruth, known: np.ndarray, solution: Solution) -> list[float | None]:
-    """Median distance of every edge's matches to the world's epipolar lines; None where it has none."""
-    centre = [[matches.images[k].width / 2, matches.images[k].height / 2] for k in solution.graph.images]  # [N, 2]
-    world = replace(
-        truth,
-        cam_from_world=_scattered(truth.cam_from_world, known, solution.cam_from_world),
-        intrinsics=_scattered(truth.intrinsics, known, np.hstack([solution.focal_px, centre])),
-        distortion=None,
+def _as_truth(matches: Matches, solution: Solution) -> GroundTruth:
+    """The world in the form that the measures against the truth take."""
+    infos = [matches.images[k] for k in solution.graph.images]
+    size = np.array([[info.width, info.height] for info in infos])  # [N, 2]
+    return GroundTruth(
+        names=[info.name for info in infos],
+        cam_from_world=solution.cam_from_world,
+        intrinsics=np.hstack([solution.focal_px, size / 2]),
+        width=size[:, 0],
+        height=size[:, 1],
     )
-    found: list[float | None] = []
-    for i, j in solution.graph.edges:
-        pair = matches.pairs.get((int(solution.graph.images[i]), int(solution.graph.images[j])))
-        if pair is None or not len(pair.scores):
-            found.append(None)
-        else:
-            found.append(float(np.median(epipolar_errors_px(pair, world, int(known[i]), int(known[j]))[0])))
-    return found
 
 
-def _scattered(values: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
-    changed = values.copy()
-    changed[at] = new
-    return changed
-
-
-def _relative(cam_from_world: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:  # [P, 4, 4]
-    return cam_from_world[j] @ np.linalg.inv(cam_from_world[i])
+def _residual_px(matches: Matches, solution: Solution, world: GroundTruth, i: int, j: int) -> float | None:
+    """Median distance of an edge's matches to the world's epipolar lines; None where it has none."""
+    pair = matches.pairs.get((int(solution.graph.images[i]), int(solution.graph.images[j])))
+    if pair is None or not len(pair.scores):
+        return None
+    return float(np.median(epipolar_errors_px(pair, world, i, j)[0]))
 
 
 def table(worlds: list[World]) -> str:

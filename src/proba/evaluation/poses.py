@@ -34,7 +34,7 @@ def pair_errors(
         known = ~np.isnan(estimate[:, 0, 0])
         todo = known[i] & known[j] & np.isinf(rotation_deg)  # the first reconstruction that has both decides
         rotation, translation = relative_errors_deg(
-            _relative(estimate, i[todo], j[todo]), _relative(truth.cam_from_world, i[todo], j[todo])
+            relative_motions(estimate, i[todo], j[todo]), relative_motions(truth.cam_from_world, i[todo], j[todo])
         )
         rotation_deg[todo], translation_deg[todo] = rotation, translation
     failed = np.isinf(rotation_deg)
@@ -110,5 +110,6 @@ def _poses_of(reconstruction: Reconstruction, names: Sequence[str]) -> np.ndarra
     return poses
 
 
-def _relative(cam_from_world: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:  # [P, 4, 4]
+def relative_motions(cam_from_world: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:  # [P, 4, 4]
+    """j_from_i of poses [N, 4, 4] for pairs of indices [P]."""
     return cam_from_world[j] @ np.linalg.inv(cam_from_world[i])

@@ -16,13 +16,13 @@ from proba.refine.tracks import Tracks
 from proba.refine.triangulate import observed_depths, reassess, triangulate
 
 MIN_CORE = 3
-PNP_PX, MIN_PNP_INLIERS = 6.0, 10
+MIN_PNP_INLIERS = 10
 SURE_PNP_INLIERS, SURE_PNP_SHARE = 30, 0.4
 """With more inliers than this nobody asks the two-view geometry for a second opinion."""
-PNP_ITERATIONS = {"max_iterations": 5000, "min_iterations": 100}
-TWO_VIEW_ITERATIONS = {"max_iterations": 1000, "min_iterations": 100}
+PNP = {"max_reproj_error": 6.0, "max_iterations": 5000, "min_iterations": 100}
+TWO_VIEW = {"max_epipolar_error": 1.5, "max_iterations": 1000, "min_iterations": 100}
 """Plenty for one inlier in seven and in two; the default of 100,000 is spent on images that fit nowhere."""
-TWO_VIEW_PX, MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 1.5, 40, 0.5
+MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 40, 0.5
 MIN_GAIN = 0.004
 """Gain in explained matches below which another round is not worth it."""
 
@@ -118,8 +118,7 @@ def _strongest_pair(bundle: Bundle, pairs: PairAgreement) -> tuple[Bundle, np.nd
     (xy_i, camera_i), (xy_j, camera_j) = (
         _pinhole_view(bundle, image, xy) for image, xy in zip((i, j), points, strict=True)
     )
-    ransac = {"max_epipolar_error": TWO_VIEW_PX, **TWO_VIEW_ITERATIONS}
-    pose, _ = poselib.estimate_relative_pose(xy_i, xy_j, camera_i, camera_j, ransac, {})
+    pose, _ = poselib.estimate_relative_pose(xy_i, xy_j, camera_i, camera_j, TWO_VIEW, {})
     poses = bundle.cam_from_world.copy()
     poses[i], poses[j] = np.eye(4), _pose_matrix(pose.R, pose.t)
     core = np.zeros(bundle.n_images, bool)
@@ -172,9 +171,7 @@ def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placemen
     if seen.sum() < MIN_PNP_INLIERS + 2:
         return None
     xy, camera = _pinhole_view(bundle, image, tracks.xy[seen])
-    pose, info = poselib.estimate_absolute_pose(
-        xy, bundle.xyz[owner[seen]], camera, {"max_reproj_error": PNP_PX, **PNP_ITERATIONS}, {}
-    )
+    pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], camera, PNP, {})
     inliers = int(info["num_inliers"])
     return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()))
 
@@ -206,9 +203,7 @@ def _relative_placement(
     (xy_j, camera_j), (xy_k, camera_k) = (
         _pinhole_view(bundle, image, xy) for image, xy in zip((j, k), points, strict=True)
     )
-    pose, info = poselib.estimate_relative_pose(
-        xy_j, xy_k, camera_j, camera_k, {"max_epipolar_error": TWO_VIEW_PX, **TWO_VIEW_ITERATIONS}
-    )
+    pose, info = poselib.estimate_relative_pose(xy_j, xy_k, camera_j, camera_k, TWO_VIEW)
     inlier = np.array(info["inliers"], bool)  # [M]
     n_inliers = int(inlier.sum())
     if n_inliers < MIN_TWO_VIEW_INLIERS or n_inliers < MIN_TWO_VIEW_SHARE * len(inlier):
