@@ -17,6 +17,7 @@ DOUBLE = torch.float64
 
 @nb.njit
 def _map_exp(x):
+    assert len(x) % WIDTH == 0
     out = np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         store(out, k, closed.exp(load(x, k)))
@@ -25,6 +26,7 @@ def _map_exp(x):
 
 @nb.njit
 def _map_log(x):
+    assert len(x) % WIDTH == 0
     out = np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         store(out, k, closed.log(load(x, k)))
@@ -33,6 +35,7 @@ def _map_log(x):
 
 @nb.njit
 def _map_posterior(x, level):
+    assert len(x) % WIDTH == 0
     robust, inlier = np.empty_like(x), np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         least, both, i = closed.posterior(load(x, k), level)
@@ -82,7 +85,8 @@ def test_lanes_become_vector_instructions():
 
 @pytest.mark.parametrize("level", [-3.0, 20.0, 1000.0])
 def test_posterior(level):
-    loss = np.array([-1e6, -90.0, level - 50, level - 1, level, level + 1, level + 50, 1e7], np.float32)
+    losses = [-1e6, -90.0, level - 50, level - 1, level, level + 1, level + 50, 1e7]
+    loss = np.tile(np.float32(losses), WIDTH // 8)  # whole vectors
     robust, inlier = _map_posterior(loss, np.float32(level))
     exact = torch.tensor(loss, dtype=DOUBLE)[None, None]
     expected_robust, expected_inlier = terms.inlier_posterior(exact, torch.tensor([level], dtype=DOUBLE))
