@@ -17,7 +17,8 @@ DOUBLE = torch.float64
 
 @nb.njit
 def _map_exp(x):
-    assert len(x) % WIDTH == 0
+    if len(x) % WIDTH:
+        raise ValueError("whole vectors only")
     out = np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         store(out, k, closed.exp(load(x, k)))
@@ -26,7 +27,8 @@ def _map_exp(x):
 
 @nb.njit
 def _map_log(x):
-    assert len(x) % WIDTH == 0
+    if len(x) % WIDTH:
+        raise ValueError("whole vectors only")
     out = np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         store(out, k, closed.log(load(x, k)))
@@ -35,7 +37,8 @@ def _map_log(x):
 
 @nb.njit
 def _map_posterior(x, level):
-    assert len(x) % WIDTH == 0
+    if len(x) % WIDTH:
+        raise ValueError("whole vectors only")
     robust, inlier = np.empty_like(x), np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         least, both, i = closed.posterior(load(x, k), level)
