@@ -15,7 +15,7 @@ from proba.matches import ImageInfo, PairMatches
 from proba.matching import MatcherEntry, MatchOptions, PairOptions, VerifyOptions, match_folder, matchers, register
 from proba.matching.features import FeatureCache
 from proba.matching.pairs import choose_pairs, likely_pairs, most_alike, signature, unit_sample, vocabulary
-from proba.matching.sift import Sift, SiftOptions
+from proba.matching.sift import SELECTIVE, Sift, SiftOptions
 from proba.matching.store import MatchStore, Record, join_matches
 from proba.matching.verify import log10_chance, verify
 
@@ -222,6 +222,30 @@ def test_auto_adds_xfeat_where_sift_is_weak(folder, tmp_path):
         origin = json.loads(file[".proba/matching"][()])
     assert {entry["matcher"] for entry in origin["settings"].values()} == {"sift", "xfeat"}
     assert all(len(parts) == 2 for _, _, parts in origin["pairs"])
+
+
+def test_auto_is_more_selective_between_pieces(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("proba.matching.matcher._entries", matchers())
+    indiscriminate = Sift(SiftOptions(ratio=1.0), VerifyOptions(min_share=0.99))  # joins nothing
+    register("sift", MatcherEntry(summary="", make=lambda _: indiscriminate, missing=lambda: ""))
+    summary = match_folder(folder, tmp_path / "m.h5", MatchOptions(weak_below=1))
+    assert summary.pairs_kept == 6 and not summary.alone
+    with h5py.File(tmp_path / "m.h5") as file:
+        origin = json.loads(file[".proba/matching"][()])
+    assert sorted(entry["ratio"] for entry in origin["settings"].values()) == [SELECTIVE.ratio, 1.0]
+
+
+def test_auto_adds_xfeat_for_a_piece_apart(folder, tmp_path):
+    photos = tmp_path / "photos"
+    for path in folder.iterdir():
+        save(photos / f"scene{path.name}", np.asarray(Image.open(path)))
+    for k in range(2):
+        save(photos / f"other{k}.png", noise(460, 300, seed=9)[:, 30 * k : 400 + 30 * k])
+    summary = match_folder(photos, tmp_path / "m.h5", MatchOptions(weak_below=1))
+    assert not summary.alone and summary.pairs_kept == 7  # six of the scene, one of the other: two pieces
+    with h5py.File(tmp_path / "m.h5") as file:
+        origin = json.loads(file[".proba/matching"][()])
+    assert {entry["matcher"] for entry in origin["settings"].values()} == {"sift", "xfeat"}
 
 
 def test_matches_do_not_depend_on_the_number_of_jobs(folder, tmp_path):

@@ -1,5 +1,8 @@
 """Synthetic scenes end to end, with the field of view never told."""
 
+import itertools
+
+import numpy as np
 import pytest
 
 from proba.errors import GeometryError
@@ -63,3 +66,13 @@ def test_two_images_are_enough():
 def test_no_matches_at_all():
     with pytest.raises(GeometryError, match="no two of the 3 images"):
         solve_matches(Matches([ImageInfo(name=str(k), width=64, height=48) for k in range(3)]))
+
+
+def test_a_camera_that_stands_still():
+    images = [ImageInfo(name=str(k), width=640, height=480) for k in range(3)]
+    points = np.random.default_rng(0).uniform((20, 20), (620, 460), (400, 2))
+    matches = Matches(images)
+    for i, j in itertools.combinations(range(3), 2):
+        matches.add(i, j, points, points, np.ones(len(points)))
+    with pytest.raises(GeometryError, match="the camera hardly moved"):
+        solve_matches(matches)

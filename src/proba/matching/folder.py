@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
+from scipy.sparse.csgraph import connected_components
 
 from proba.errors import GeometryError
 from proba.io.images import Photo, find_photos
@@ -32,6 +33,7 @@ from proba.matching.pairs import (
     unit_sample,
     vocabulary,
 )
+from proba.matching.sift import SELECTIVE, SELECTIVE_BOUNDS, Sift
 from proba.matching.store import MatchStore, Record, join_matches, settings_key
 from proba.matching.triplets import false_pairs
 from proba.matching.verify import PREVIEW, VerifyOptions, verify
@@ -47,7 +49,8 @@ class MatchOptions:
     """Settings of the matching stage."""
 
     matcher: str = AUTO
-    """Name of a matcher; auto: SIFT, and semi-dense XFeat as well for photos that SIFT joins only weakly."""
+    """Name of a matcher; auto: SIFT, more selective between pieces that have nothing in common, and semi-dense XFeat as
+    well for photos that SIFT joins only weakly, or not at all."""
     weak_below: int = 100
     """auto: a pair with fewer verified matches does not count as strong."""
     strong_pairs: int = 2
@@ -124,6 +127,8 @@ def match_folder(
         run = _Run(photos, store, options, pool, jobs, observer or Silent())
         pairs = run.choose(first)
         run.match(first, pairs)
+        if options.matcher == AUTO and (apart := run.between_pieces(pairs)):
+            run.match(Sift(SELECTIVE, SELECTIVE_BOUNDS), apart, features_of=first)
         weak = run.weak_photos() if options.matcher == AUTO else set()
         if weak:
             everywhere = len(weak) > options.weak_share * len(photos)
@@ -216,16 +221,16 @@ class _Run:
             self.observer.advance()
         return np.stack(signatures)
 
-    def match(self, matcher: Matcher, pairs: list[Pair]) -> None:
-        """Match and verify pairs, and store each as soon as it is done."""
-        cache = self._cache(matcher)
-        todo = [(i, j) for i, j in pairs if not self.store.has(self.photos[i], self.photos[j], cache.key)]
+    def match(self, matcher: Matcher, pairs: list[Pair], *, features_of: Matcher | None = None) -> None:
+        """Match and verify pairs, and store each as soon as it is done. Features may be those of another matcher."""
+        cache, key = self._cache(features_of or matcher), self._key(matcher)
+        todo = [(i, j) for i, j in pairs if not self.store.has(self.photos[i], self.photos[j], key)]
         if matcher.keep_features and todo:
             needed = [self.photos[k] for k in sorted({k for pair in todo for k in pair})]
             self.observer.begin("features", len(needed), "image")
             for _ in self._parallel(cache.get, needed):
                 self.observer.advance()
-        self._store_all("matching", lambda pair: self._match_pair(matcher, cache, pair), cache.key, pairs)
+        self._store_all("matching", lambda pair: self._match_pair(matcher, cache, key, pair), key, pairs)
 
     def _store_all(self, what: str, work: Callable[[Pair], Record], key: str, pairs: list[Pair]) -> None:
         """Do the work on all pairs that an earlier run has not finished, and count the matches of all."""
@@ -273,10 +278,21 @@ class _Run:
         return join_matches([self.store.read(one, other, key).matches for key in keys])
 
     def weak_photos(self) -> set[int]:
-        """Photos with too few well supported pairs to be placed safely."""
+        """Photos with too few well supported pairs to be placed safely, and those apart from the largest piece."""
         strong = (self.counts + self.counts.T >= self.options.weak_below).sum(axis=1)  # [N]
         wanted = min(self.options.strong_pairs, len(self.photos) - 1)
-        return {int(k) for k in np.flatnonzero(strong < wanted)}
+        piece = self._pieces()  # [N]
+        apart = piece != np.bincount(piece).argmax()  # [N]
+        return {int(k) for k in np.flatnonzero((strong < wanted) | apart)}
+
+    def between_pieces(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs whose photos no chain of verified pairs joins."""
+        piece = self._pieces()  # [N]
+        return [(i, j) for i, j in pairs if piece[i] != piece[j]]
+
+    def _pieces(self) -> np.ndarray:  # [N]
+        """Number of the connected piece of each photo."""
+        return connected_components(self.counts > 0, directed=False)[1]
 
     def summary(self, pairs_tried: int) -> MatchSummary:
         joined = (self.counts + self.counts.T).any(axis=1)  # [N]
@@ -293,14 +309,14 @@ class _Run:
         for cache in self.caches.values():
             cache.clear()
 
-    def _match_pair(self, matcher: Matcher, cache: FeatureCache, pair: Pair) -> Record:
+    def _match_pair(self, matcher: Matcher, cache: FeatureCache, key: str, pair: Pair) -> Record:
         one, other = (self.photos[k] for k in pair)
         features = cache.get(one), cache.get(other)
         if self._looks_hopeless(matcher, features, one, other):
-            return Record(one.digest, other.digest, cache.key, "none", empty_matches())
+            return Record(one.digest, other.digest, key, "none", empty_matches())
         raw = matcher.match(*features)
         result = verify(raw, one.info, other.info, self._bounds(matcher))
-        return Record(one.digest, other.digest, cache.key, result.kind, result.matches)
+        return Record(one.digest, other.digest, key, result.kind, result.matches)
 
     def _looks_hopeless(self, matcher: Matcher, features: tuple[Features, Features], one: Photo, other: Photo) -> bool:
         """Whether the pair's most telling features agree on nothing, which is cheap to find out."""
@@ -318,6 +334,13 @@ class _Run:
         return self.options.verify or matcher.bounds
 
     def _cache(self, matcher: Extractor, more: dict | None = None) -> FeatureCache:
+        key = self._key(matcher, more)
+        if key not in self.caches:
+            self.caches[key] = FeatureCache(matcher, self.features_folder, key, memory_mb=self.options.memory_mb)
+        return self.caches[key]
+
+    def _key(self, matcher: Extractor, more: dict | None = None) -> str:
+        """Name of everything that the matcher's results depend on."""
         description = {
             **matcher.settings(),
             **(more or {}),
@@ -325,10 +348,8 @@ class _Run:
             "preview": matcher.preview if self._previews(matcher) else 0,
         }
         key = settings_key(description)
-        if key not in self.caches:
-            self.descriptions[key] = description
-            self.caches[key] = FeatureCache(matcher, self.features_folder, key, memory_mb=self.options.memory_mb)
-        return self.caches[key]
+        self.descriptions[key] = description
+        return key
 
     def _parallel(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Results in order, with only a few under way, so that memory stays bounded and Ctrl-C takes effect soon."""

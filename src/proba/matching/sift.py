@@ -28,15 +28,21 @@ class SiftOptions:
     """The nearest descriptor must be this much nearer than the second; verification removes what slips through."""
 
 
+SELECTIVE = SiftOptions(ratio=0.8)
+SELECTIVE_BOUNDS = VerifyOptions(min_share=0.3)
+"""For pairs that nothing else joins to the rest. Where views differ much, most of what passes the looser ratio is
+wrong, and the right ones are too small a share."""
+
+
 class Sift:
     """OpenCV's detector, or COLMAP's where OpenCV is absent; root-SIFT descriptors; mutual nearest neighbours."""
 
     keep_features = True
     preview = 2000  # largest first: they are the most repeatable
-    bounds = VerifyOptions()
 
-    def __init__(self, options: SiftOptions | None = None):
+    def __init__(self, options: SiftOptions | None = None, bounds: VerifyOptions | None = None):
         self.options = options or SiftOptions()
+        self.bounds = bounds or VerifyOptions()
         self.max_side_px = self.options.max_side_px
         try:
             import cv2  # noqa: F401

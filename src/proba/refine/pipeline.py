@@ -174,8 +174,14 @@ def refine(
         cloud = _all_points(bundle, unit_tracks(final, unit), last, ~unplaced)
         free = free_intrinsics(cloud, freedom, options)  # [C, 6]
         cloud = to_root_frame(_settle(cloud, free, last, ~unplaced), solution.graph.root)
+        trusted = believable(cloud)
+        if not trusted.alive.any():
+            raise GeometryError(
+                "no point is seen from two sides: the camera hardly moved, or the matches belong to no rigid scene; "
+                "add photos from other places"
+            )
     with clock("uncertainty"):
-        cameras = camera_uncertainty(believable(cloud), free, last.loss_px)
+        cameras = camera_uncertainty(trusted, free, last.loss_px)
         sigma = point_std(cloud, cameras, free, last.loss_px)  # [T]
     reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
     for edge, could, does in zip(reconstruction.edges, pairs.potential, pairs.support(cloud), strict=True):
