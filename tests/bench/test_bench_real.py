@@ -11,33 +11,20 @@ import pytest
 from proba.bench.real import RealOptions, find_sets, markdown, perfect_matches, run_proba
 from proba.cli import main
 from proba.errors import InputError
-from proba.io.ground_truth import save_ground_truth
 from proba.io.matches_h5 import save_matches
 from proba.synthetic import make_scene, scene_matches
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set whose matches are already in the cache."""
-    root = tmp_path_factory.mktemp("data")
-    scene = make_scene("object", n_images=5, seed=0)
-    (root / "toy" / "images").mkdir(parents=True)
-    save_ground_truth(scene.ground_truth(cloud=False), root / "toy" / "gt.json")
-    (root / "cache").mkdir()
-    save_matches(root / "cache" / "toy.auto.h5", scene_matches(scene, grid=24, noise_px=0.5, outliers=0.2, seed=1))
-    return root
-
-
-def test_sets_are_found_by_name(folder: Path) -> None:
-    assert [found.name for found in find_sets(folder, [])] == ["toy"]
-    assert find_sets(folder / "toy", ["to"]) == [folder / "toy"]
+def test_sets_are_found_by_name(toy_data: Path) -> None:
+    assert [found.name for found in find_sets(toy_data, [])] == ["toy"]
+    assert find_sets(toy_data / "toy", ["to"]) == [toy_data / "toy"]
     with pytest.raises(InputError, match="nothing"):
-        find_sets(folder, ["nothing"])
+        find_sets(toy_data, ["nothing"])
 
 
-def test_run_is_recorded_and_not_repeated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = folder / "out.json"
-    arguments = ["bench", "real", "--data", str(folder), "--json", str(file), "--cache", str(folder / "cache")]
+def test_run_is_recorded_and_not_repeated(toy_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = toy_data / "out.json"
+    arguments = ["bench", "real", "--data", str(toy_data), "--json", str(file), "--cache", str(toy_data / "cache")]
     main([*arguments, "--seeds", "0", "--no-colmap"])
     (run,) = json.loads(file.read_text())
     assert (run["set"], run["registered"], run["rra@5"], run["rta@5"]) == ("toy", 5, 100.0, 100.0)
@@ -49,7 +36,7 @@ def test_run_is_recorded_and_not_repeated(folder: Path, capsys: pytest.CaptureFi
     assert file.with_suffix(".md").read_text().startswith("| set |")
 
 
-def test_perfect_matches_are_those_on_their_true_lines(folder: Path) -> None:
+def test_perfect_matches_are_those_on_their_true_lines(toy_data: Path) -> None:
     scene = make_scene("object", n_images=5, seed=0)
     clean, dirty = (scene_matches(scene, grid=24, noise_px=0.0, outliers=share, seed=1) for share in (0.0, 0.3))
     count = [
@@ -74,12 +61,12 @@ def test_table_shows_the_worst_seed_and_failures() -> None:
     assert "no overlap" in lines[3]
 
 
-def test_unusable_matches_are_a_result_not_a_crash(folder: Path, tmp_path: Path) -> None:
+def test_unusable_matches_are_a_result_not_a_crash(toy_data: Path, tmp_path: Path) -> None:
     matches = scene_matches(make_scene("object", n_images=5, seed=0), grid=24, seed=1)
     random = np.random.default_rng(0)
     for pair in matches.pairs.values():
         pair.points_j[:] = random.permutation(pair.points_j)
     matches.pairs.clear()
     save_matches(tmp_path / "toy.auto.h5", matches)
-    result = run_proba(folder / "toy", 0, "portfolio", RealOptions(cache=tmp_path, threads=1))
+    result = run_proba(toy_data / "toy", 0, "portfolio", RealOptions(cache=tmp_path, threads=1))
     assert result["registered"] == 0 and "error" in result

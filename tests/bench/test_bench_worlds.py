@@ -10,9 +10,7 @@ import pytest
 
 from proba.bench.worlds import MIRROR, mirror_states
 from proba.cli import main
-from proba.io.ground_truth import save_ground_truth
-from proba.io.matches_h5 import save_matches
-from proba.synthetic import make_scene, scene_matches
+from proba.synthetic import make_scene
 
 
 def test_edges_across_a_mirrored_half_are_neither_right_nor_mirrored() -> None:
@@ -27,13 +25,8 @@ def test_edges_across_a_mirrored_half_are_neither_right_nor_mirrored() -> None:
     assert mirror_states(half, truth, np.array([[1, 6]])) == ["wrong"]
 
 
-def test_all_worlds_are_judged_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scene = make_scene("object", n_images=5, seed=0)
-    (tmp_path / "toy" / "images").mkdir(parents=True)
-    save_ground_truth(scene.ground_truth(cloud=False), tmp_path / "toy" / "gt.json")
-    (tmp_path / "cache").mkdir()
-    save_matches(tmp_path / "cache" / "toy.auto.h5", scene_matches(scene, grid=24, noise_px=0.5, seed=1))
-    arguments = ["--data", str(tmp_path / "toy"), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+def test_all_worlds_are_judged_and_drawn(toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--data", str(toy_data / "toy"), "--out", str(tmp_path / "out"), "--cache", str(toy_data / "cache")]
     main(["bench", "worlds", *arguments, "--hypotheses", "cold"])
     worlds = json.loads((tmp_path / "out" / "worlds.json").read_text())
     assert {world["name"] for world in worlds} == {"fov45", "fov45-mirror"}  # nobody is pruned
@@ -43,3 +36,12 @@ def test_all_worlds_are_judged_and_drawn(tmp_path: Path, capsys: pytest.CaptureF
     assert len(best["images"]) == 5 and all(image["mirrored"] == 0 for image in best["images"])
     assert (tmp_path / "out" / "worlds.png").read_bytes().startswith(b"\x89PNG")
     assert f"| {best['name']} |" in capsys.readouterr().out
+
+
+def test_several_sets_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "gt.json").write_text("{}")
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "worlds", "--data", str(tmp_path)])
+    assert stop.value.code == 2 and "one, two" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from proba.errors import InputError
 from proba.threads import set_threads
 
 
@@ -122,7 +123,10 @@ def worlds(
     from proba.bench.real import RealOptions, find_sets
     from proba.bench.worlds import main
 
-    [folder] = find_sets(data, ())[:1]
+    folder, *others = find_sets(data, ())
+    if others:
+        names = ", ".join(found.name for found in (folder, *others))
+        raise InputError(f"{data} holds several sets ({names}); give --data one of them")
     options = RealOptions(matcher=matcher, perfect=perfect, cache=cache, threads=set_threads(threads))
     main(folder, out, hypotheses, seed, options)
 
