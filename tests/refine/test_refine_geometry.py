@@ -88,6 +88,21 @@ def test_two_view_points_at_odd_depths_take_no_part(bundle: Bundle) -> None:
     assert (believable(placed).alive_per_track() >= 3).sum() == (placed.alive_per_track() >= 3).sum()
 
 
+def test_an_image_that_only_two_view_points_hold_keeps_them(bundle: Bundle) -> None:
+    placed = triangulate(bundle, 4.0)
+    tracks = placed.tracks
+    mine = tracks.image == 0  # [K]
+    seen = np.ones(tracks.n_observations, bool)
+    xyz = placed.xyz.copy()
+    for track in np.unique(tracks.track_of_observation[mine]):
+        here = np.arange(tracks.offset[track], tracks.offset[track + 1])
+        seen[here[~mine[here]][1:]] = False  # one other observation remains
+        xyz[track] = placed.centres[0] + 4.0 * (xyz[track] - placed.centres[0])  # how far, nobody else knows
+    alone = replace(placed, xyz=xyz, alive=placed.alive & seen)
+    assert alone.alive[mine].sum() > 50
+    assert believable(alone).alive[mine].sum() == alone.alive[mine].sum()
+
+
 def test_a_lost_world_is_grown_anew(room, room_matches) -> None:
     """Nothing of the start is right: no pose, no focal length, no point."""
     lost = perturbed_solution(room, room_matches, rotation_deg=90, position=2.0, focal_factor=1.7, depth_noise=1.0)

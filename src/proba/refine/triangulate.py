@@ -152,7 +152,8 @@ def believable(bundle: Bundle) -> Bundle:
     """Let two-view points take no part whose depth is unlike that of the points around them that more views hold.
 
     Two rays always nearly meet, so that a wrong match along the epipolar line (the next window of a facade) is not
-    seen in its residual, only in its depth. A third ray would tell.
+    seen in its residual, only in its depth. A third ray would tell. An image that sees hardly a point of three views is
+    not judged: nothing else holds it, and its distance to the others is as uncertain as its points' depths.
     """
     tracks = bundle.tracks
     checked = bundle.alive & (bundle.alive_per_track() >= 3)[tracks.track_of_observation]  # [K]
@@ -169,7 +170,9 @@ def believable(bundle: Bundle) -> Bundle:
         near = log_depth[around[nearest]]  # [D, NEIGHBOURS]
         nearer, farther = near.min(axis=1) - margin[doubtful], near.max(axis=1) + margin[doubtful]
         odd[doubtful] = (log_depth[doubtful] < nearer) | (log_depth[doubtful] > farther)
-    wrong = per_track_sum(tracks, odd) > 0  # [T]
+    held = np.bincount(tracks.image[checked], minlength=bundle.n_images) >= NEIGHBOURS  # [N]
+    spared = per_track_sum(tracks, bundle.alive & ~held[tracks.image]) > 0  # [T]
+    wrong = (per_track_sum(tracks, odd) > 0) & ~spared  # [T]
     return replace(bundle, alive=bundle.alive & ~wrong[tracks.track_of_observation])
 
 
