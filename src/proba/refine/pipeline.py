@@ -44,8 +44,9 @@ POOR_SHARE = 0.75
 explained 0.84 and more, wrong ones at most 0.57. Another way is tried then, even if two worlds agree: on ten photos of
 a facade, each with its own focal length, two wrong ones agreed at 0.74."""
 SURE_SHARE = 0.9
-"""... unless a focal length for each image explains this part: four photos of entry_p10 found four wrong focal lengths
-that explain 0.83, where the right common one explains 0.92."""
+"""It is tried as well where a world explains less than this and no other agrees with it (of the same ten photos, one
+with its focal lengths up to twice too long explained 0.85), unless a focal length for each image explains this part:
+four photos of entry_p10 found four wrong focal lengths that explain 0.83, where the right common one explains 0.92."""
 AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 """Two worlds are the same when their rotations and explained shares differ by less ..."""
 AGREE_MIN_SHARE = 0.6
@@ -134,18 +135,19 @@ def refine(
     with clock("pairs"):
         pairs = _pair_agreement(matches, solutions[0], unit, options)
     with clock("worlds"):
-        (solution, bundle, chosen), worlds = _polish_worlds(
+        (solution, bundle, chosen), worlds, confirmed = _polish_worlds(
             matches, solutions, more, few, pairs, freedom, options, clock
         )
     with clock("rescue"):
         bundle, placed_again, unplaced = _rescue(bundle, pairs, freedom, options)
     with clock("cameras"):
         own = _apart(matches, solution, bundle, unplaced, pairs, options)
-    poor, share = POOR_SHARE * pairs.explainable, explained(bundle, pairs)
-    lost = share < poor and not (own and explained(own[0], pairs) >= SURE_SHARE * pairs.explainable)
+    poor, sure = POOR_SHARE * pairs.explainable, SURE_SHARE * pairs.explainable
+    share = explained(bundle, pairs)
+    lost = share < (poor if confirmed else sure) and not (own and explained(own[0], pairs) >= sure)
     if lost and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
-            grown = grow(bundle, pairs, freedom, good=poor)
+            grown = grow(bundle, pairs, freedom, good=max(poor, share))
             if explained(grown, pairs) > share:
                 bundle, _, unplaced = _rescue(grown, pairs, freedom, options)
                 placed_again = ~unplaced
@@ -242,8 +244,11 @@ def _polish_worlds(
     freedom: Freedom,
     options: RefineOptions,
     clock: _Clock,
-) -> tuple[_World, list[WorldReport]]:
-    """Adjust worlds from the best on, until one is good enough or two agree. Who explains most; all reports."""
+) -> tuple[_World, list[WorldReport], bool]:
+    """Adjust worlds from the best on, until one is good enough or two agree.
+
+    The one that explains most, reports of all, and whether another one confirms it.
+    """
     polished: list[_World] = []
     enough = AGREE_MIN_SHARE * pairs.explainable
     for attempt, solution in _candidates(solutions, more, options.max_worlds):
@@ -257,7 +262,7 @@ def _polish_worlds(
         if share > options.good_share or _confirmed(polished[-1], polished, enough):
             break
     best = max(polished, key=lambda world: world[2].share)
-    return best, [report for _, _, report in polished]
+    return best, [report for _, _, report in polished], _confirmed(best, polished, enough)
 
 
 def _confirmed(world: _World, worlds: Sequence[_World], enough: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,8 +27,10 @@ MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 40, 0.5
 MIN_GAIN = 0.004
 """Gain in explained matches below which another round is not worth it."""
 
-GROW_FOV_DEG = (50.0, 66.0, 36.0, 85.0, 25.0)
-"""Fields of view that a world is grown with, the common ones first."""
+FOV_DEG = (50.0, 66.0, 36.0, 85.0, 25.0)
+"""Fields of view to try where nothing is known, the common ones first."""
+OTHER_FOCAL_GAIN = 1.1
+"""So many times the inliers make another focal length than the present one believable."""
 
 _REJOIN = (
     Round(loss_px=4, keep_px=10, tolerance=1e-3, iterations=10),
@@ -49,6 +52,7 @@ class Placement:
     inliers: int
     share: float
     """Inliers among the observations looked at."""
+    focal: float
 
     @property
     def merit(self) -> float:
@@ -64,7 +68,7 @@ def rescue(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, rounds: in
         # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
         if core.all() or core.sum() < MIN_CORE:
             break
-        attempt, placed = _rebuild(bundle, core, pairs, freedom)
+        attempt, placed = _rebuild(bundle, core, pairs, freedom, any_focal=freedom.focal)
         unplaced = ~placed
         gain = pairs.share(attempt) - share
         if gain > 0:
@@ -81,11 +85,11 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, good: float)
     points of others can leave its wrong matches aside. Ends when a share of `good` is explained.
     """
     best, best_share = bundle, -1.0
-    starts = [_with_fov(bundle, fov) for fov in GROW_FOV_DEG] if freedom.focal else [bundle]
+    starts = [_with_fov(bundle, fov) for fov in FOV_DEG] if freedom.focal else [bundle]
     for start in starts:
         seeded, core = _strongest_pair(start, pairs)
         # Two or three images say little about the focal length.
-        grown, placed = _rebuild(seeded, core, pairs, Freedom(focal=False))
+        grown, placed = _rebuild(seeded, core, pairs, Freedom(focal=False), any_focal=freedom.focal)
         grown = adjust(grown, ANNEALED, freedom, images=None if placed.all() else placed)
         share = explained(grown, pairs)
         if share > best_share:
@@ -106,8 +110,13 @@ def explained(bundle: Bundle, pairs: PairAgreement) -> float:
 def _with_fov(bundle: Bundle, fov_deg: float) -> Bundle:
     """The bundle with one field of view along the longest side of all cameras."""
     intrinsics = bundle.intrinsics.copy()
-    intrinsics[:, [FX, FY]] = UNIT_SIDE_PX / 2 / np.tan(np.radians(fov_deg) / 2)
+    intrinsics[:, [FX, FY]] = _focal_of(fov_deg)
     return replace(bundle, intrinsics=intrinsics)
+
+
+def _focal_of(fov_deg: float) -> float:
+    """Focal length in unit pixels."""
+    return UNIT_SIDE_PX / 2 / math.tan(math.radians(fov_deg) / 2)
 
 
 def _strongest_pair(bundle: Bundle, pairs: PairAgreement) -> tuple[Bundle, np.ndarray]:
@@ -126,20 +135,26 @@ def _strongest_pair(bundle: Bundle, pairs: PairAgreement) -> tuple[Bundle, np.nd
     return triangulate(replace(bundle, cam_from_world=poses), SETTLE[0].keep_px, core), core
 
 
-def _rebuild(bundle: Bundle, core: np.ndarray, pairs: PairAgreement, freedom: Freedom) -> tuple[Bundle, np.ndarray]:
-    """Adjust the core [N] bool alone, then place the other images one by one, the best supported first."""
+def _rebuild(
+    bundle: Bundle, core: np.ndarray, pairs: PairAgreement, freedom: Freedom, *, any_focal: bool
+) -> tuple[Bundle, np.ndarray]:
+    """Adjust the core [N] bool alone, then place the other images one by one, the best supported first.
+
+    With `any_focal`, images with a camera of their own may get another focal length.
+    """
     placed = core.copy()
     bundle = reassess(bundle, SETTLE[0].keep_px, 0.0, placed)
     bundle = adjust(bundle, SETTLE, freedom, images=placed)
     since_adjustment = 0
     while not placed.all():
-        best = _best_placement(bundle, placed, pairs)
+        best = _best_placement(bundle, placed, pairs, any_focal)
         if best is None:
             break
-        poses = bundle.cam_from_world.copy()
+        poses, intrinsics = bundle.cam_from_world.copy(), bundle.intrinsics.copy()
         poses[best.image] = best.cam_from_world
+        intrinsics[bundle.camera_of_image[best.image], [FX, FY]] = best.focal
         placed[best.image] = True
-        bundle = reassess(replace(bundle, cam_from_world=poses), 10.0, 0.0, placed)
+        bundle = reassess(replace(bundle, cam_from_world=poses, intrinsics=intrinsics), 10.0, 0.0, placed)
         since_adjustment += 1
         # Adjusting after every single image costs more than it gives once the core is large.
         if since_adjustment >= max(1, placed.sum() // 8) or placed.all():
@@ -149,10 +164,10 @@ def _rebuild(bundle: Bundle, core: np.ndarray, pairs: PairAgreement, freedom: Fr
     return adjust(reassess(bundle, 12.0, 0.0, everyone), _FINISH, freedom, images=everyone), placed
 
 
-def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement) -> Placement | None:
+def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, any_focal: bool) -> Placement | None:
     """The best supported new pose of an image that is not placed yet."""
     lost = np.flatnonzero(~placed)
-    found = [p for p in (_place_by_points(bundle, placed, int(k)) for k in lost) if p is not None]
+    found = [p for p in (_place_by_points(bundle, placed, int(k), any_focal) for k in lost) if p is not None]
     best = max(found, key=lambda p: p.inliers, default=None)
     sure = best is not None and best.inliers >= SURE_PNP_INLIERS and best.share >= SURE_PNP_SHARE
     if not sure:
@@ -162,7 +177,7 @@ def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement) ->
     return best if best is not None and best.inliers >= MIN_PNP_INLIERS else None
 
 
-def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placement | None:
+def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int, any_focal: bool) -> Placement | None:
     """Absolute pose of an image from points that the placed images hold."""
     tracks = bundle.tracks
     known = bundle.alive_per_track(placed) >= 2  # [T]
@@ -171,9 +186,18 @@ def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int) -> Placemen
     if seen.sum() < MIN_PNP_INLIERS + 2:
         return None
     xy, camera = _pinhole_view(bundle, image, tracks.xy[seen])
-    pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], camera, PNP, {})
-    inliers = int(info["num_inliers"])
-    return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()))
+    known_focal = camera["params"][0]
+    alone = bundle.camera_of_image[image] not in bundle.camera_of_image[placed]
+    others = [_focal_of(fov) for fov in FOV_DEG] if any_focal and alone else []
+    best: Placement | None = None
+    for focal in (known_focal, *others):
+        camera["params"][0] = focal
+        pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], camera, PNP, {})
+        inliers = int(info["num_inliers"])
+        needed = 0.0 if best is None else best.inliers * (OTHER_FOCAL_GAIN if best.focal == known_focal else 1.0)
+        if best is None or inliers > needed:
+            best = Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()), focal)
+    return best
 
 
 def _place_by_pair(bundle: Bundle, placed: np.ndarray, lost: np.ndarray, pairs: PairAgreement) -> Placement | None:
@@ -219,7 +243,8 @@ def _relative_placement(
         return None
     scale = np.exp(np.median(np.log(np.maximum(depth[nearest[usable]], 1e-9) / unit_depth[usable])))
     k_from_j = _pose_matrix(pose.R, translation * scale)
-    return Placement(k, k_from_j @ bundle.cam_from_world[j], n_inliers, n_inliers / len(inlier))
+    pose_k = k_from_j @ bundle.cam_from_world[j]
+    return Placement(k, pose_k, n_inliers, n_inliers / len(inlier), camera_k["params"][0])
 
 
 def _pinhole_view(bundle: Bundle, image: int, xy: np.ndarray) -> tuple[np.ndarray, dict]:
