@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 from perturbed_world import perturbed_solution, relative_errors_deg
 
-from proba.refine.adjust import Freedom
+from proba.matches import Matches
+from proba.refine.adjust import ANNEALED, Freedom, adjust
 from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import (
+    FX,
+    FY,
     Bundle,
     bundle_from_solution,
     distort,
@@ -18,7 +21,7 @@ from proba.refine.bundle import (
     unit_px,
     unit_tracks,
 )
-from proba.refine.rescue import explained, grow
+from proba.refine.rescue import explained, grow, place_by_points
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import (
     believable,
@@ -28,6 +31,7 @@ from proba.refine.triangulate import (
     sample_maps,
     triangulate,
 )
+from proba.solution import Solution
 
 
 def test_undistortion_inverts_distortion() -> None:
@@ -106,22 +110,42 @@ def test_an_image_that_only_two_view_points_hold_keeps_them(bundle: Bundle) -> N
 def test_a_lost_world_is_grown_anew(room, room_matches) -> None:
     """Nothing of the start is right: no pose, no focal length, no point."""
     lost = perturbed_solution(room, room_matches, rotation_deg=90, position=2.0, focal_factor=1.7, depth_noise=1.0)
-    unit, images = unit_px(room_matches, lost), lost.graph.images
-    tracks = unit_tracks(build_tracks(room_matches, lost.graph), unit)
-    pairs = PairAgreement(
-        {
-            (i, j): (found.points_i / unit[i], found.points_j / unit[j])
-            for i, j in lost.graph.edges.tolist()
-            for found in [room_matches.pairs[int(images[i]), int(images[j])]]
-        }
-    )
-    start = points_from_depth_maps(bundle_from_solution(room_matches, lost, tracks), lost.log_depth)
+    start, pairs = _start(lost, room_matches)
     grown = grow(start, pairs, Freedom(), good=0.75)
     assert explained(start, pairs) < 0.3
     assert explained(grown, pairs) > 0.9
-    rotation, translation = relative_errors_deg(grown.cam_from_world, room.cam_from_world[images])
+    rotation, translation = relative_errors_deg(grown.cam_from_world, room.cam_from_world[lost.graph.images])
     assert rotation.max() < 1
     assert translation.max() < 2
+
+
+def test_an_image_with_its_own_camera_is_placed_with_another_focal_length(room, room_matches) -> None:
+    nearly = perturbed_solution(room, room_matches, rotation_deg=0.5, position=0.01, depth_noise=0.05, shared=False)
+    start, _ = _start(nearly, room_matches)
+    start = adjust(start, ANNEALED, Freedom())
+    intrinsics = start.intrinsics.copy()
+    intrinsics[3, [FX, FY]] *= 3.0
+    spoilt, others = replace(start, intrinsics=intrinsics), np.arange(start.n_images) != 3
+    held, free = (place_by_points(spoilt, others, 3, any_focal) for any_focal in (False, True))
+    assert held is not None and free is not None
+    assert held.focal == intrinsics[3, FX] and free.inliers > 1.5 * held.inliers
+    assert 0.7 < free.focal / start.intrinsics[3, FX] < 1.4  # the nearest of a few
+    common = replace(spoilt, camera_of_image=np.zeros(start.n_images, int))
+    assert place_by_points(common, others, 3, True).focal == intrinsics[0, FX]  # the others know it
+
+
+def _start(solution: Solution, matches: Matches) -> tuple[Bundle, PairAgreement]:
+    """The bundle of a solution with points from its depth maps, and what its pairs could explain."""
+    unit, images = unit_px(matches, solution), solution.graph.images
+    tracks = unit_tracks(build_tracks(matches, solution.graph), unit)
+    pairs = PairAgreement(
+        {
+            (i, j): (found.points_i / unit[i], found.points_j / unit[j])
+            for i, j in solution.graph.edges.tolist()
+            for found in [matches.pairs[int(images[i]), int(images[j])]]
+        }
+    )
+    return points_from_depth_maps(bundle_from_solution(matches, solution, tracks), solution.log_depth), pairs
 
 
 def test_maps_are_sampled_at_cell_centres() -> None:

@@ -27,7 +27,7 @@ from proba.refine.model import (
 )
 from proba.refine.options import RefineOptions
 from proba.refine.photometric import align, photo
-from proba.refine.rescue import explained, grow, rescue
+from proba.refine.rescue import MIN_GAIN, explained, grow, rescue
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 from proba.refine.triangulate import believable, points_from_depth_maps, reassess, refine_points, triangulate
 from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty, point_std
@@ -147,10 +147,9 @@ def refine(
     lost = share < (poor if confirmed else sure) and not (own and explained(own[0], pairs) >= sure)
     if lost and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
-            grown = grow(bundle, pairs, freedom, good=max(poor, share))
-            if explained(grown, pairs) > share:
-                bundle, _, unplaced = _rescue(grown, pairs, freedom, options)
-                placed_again = ~unplaced
+            grown, _, left_out = _rescue(grow(bundle, pairs, freedom, good=max(poor, share)), pairs, freedom, options)
+            if explained(grown, pairs) > share + MIN_GAIN:
+                bundle, placed_again, unplaced = grown, ~left_out, left_out
                 own = _apart(matches, solution, bundle, unplaced, pairs, options)
     with clock("camera model"):
         bundle, freedom, trials = select_camera_model(bundle, options)

@@ -167,7 +167,7 @@ def _rebuild(
 def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, any_focal: bool) -> Placement | None:
     """The best supported new pose of an image that is not placed yet."""
     lost = np.flatnonzero(~placed)
-    found = [p for p in (_place_by_points(bundle, placed, int(k), any_focal) for k in lost) if p is not None]
+    found = [p for p in (place_by_points(bundle, placed, int(k), any_focal) for k in lost) if p is not None]
     best = max(found, key=lambda p: p.inliers, default=None)
     sure = best is not None and best.inliers >= SURE_PNP_INLIERS and best.share >= SURE_PNP_SHARE
     if not sure:
@@ -177,7 +177,7 @@ def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, an
     return best if best is not None and best.inliers >= MIN_PNP_INLIERS else None
 
 
-def _place_by_points(bundle: Bundle, placed: np.ndarray, image: int, any_focal: bool) -> Placement | None:
+def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, any_focal: bool) -> Placement | None:
     """Absolute pose of an image from points that the placed images hold."""
     tracks = bundle.tracks
     known = bundle.alive_per_track(placed) >= 2  # [T]
