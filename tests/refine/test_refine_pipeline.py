@@ -109,12 +109,14 @@ def test_more_worlds_are_asked_for_only_where_none_is_sure(room, room_matches) -
     refine(room_matches, [good], options, more=lambda: pytest.fail("a good world was there"))
 
 
-def test_worlds_that_agree_are_not_grown_anew(room, room_matches, monkeypatch) -> None:
-    monkeypatch.setattr("proba.refine.pipeline.POOR_SHARE", 2.0)  # whatever a world explains is too little
+def test_worlds_that_agree_are_grown_anew_only_if_poor(room, room_matches, monkeypatch) -> None:
     worlds = [perturbed_solution(room, room_matches, seed=s) for s in range(2)]
     options = replace(FAST, good_share=1.1, max_worlds=2)
+    monkeypatch.setattr("proba.refine.pipeline.SURE_SHARE", 2.0)  # whatever a world explains is too little to be sure
     assert "growing" not in refine(room_matches, worlds, options).seconds
     assert "growing" in refine(room_matches, worlds[:1], options).seconds
+    monkeypatch.setattr("proba.refine.pipeline.POOR_SHARE", 2.0)  # ... and too little in any case
+    assert "growing" in refine(room_matches, worlds, options).seconds
 
 
 def test_good_first_world_ends_the_search(room, room_matches) -> None:
