@@ -49,8 +49,8 @@ class MatchOptions:
     """Settings of the matching stage."""
 
     matcher: str = AUTO
-    """Name of a matcher; auto: SIFT, more selective between pieces that have nothing in common, and semi-dense XFeat as
-    well for photos that SIFT joins only weakly, or not at all."""
+    """Name of a matcher; auto: SIFT, once more and more selective between pieces that it does not join, and semi-dense
+    XFeat as well for photos that SIFT joins only weakly, and between pieces that are still apart."""
     weak_below: int = 100
     """auto: a pair with fewer verified matches does not count as strong."""
     strong_pairs: int = 2
@@ -127,12 +127,11 @@ def match_folder(
         run = _Run(photos, store, options, pool, jobs, observer or Silent())
         pairs = run.choose(first)
         run.match(first, pairs)
-        if options.matcher == AUTO and (apart := run.between_pieces(pairs)):
-            run.match(Sift(SELECTIVE, SELECTIVE_BOUNDS), apart, features_of=first)
-        weak = run.weak_photos() if options.matcher == AUTO else set()
-        if weak:
-            everywhere = len(weak) > options.weak_share * len(photos)
-            run.match(make_matcher(names[1], None), [pair for pair in pairs if everywhere or weak & set(pair)])
+        if options.matcher == AUTO:
+            if apart := run.between_pieces(pairs):
+                run.match(Sift(SELECTIVE, SELECTIVE_BOUNDS), apart, features_of=first)
+            if needy := run.needy(pairs):
+                run.match(make_matcher(names[1], None), needy)
         if options.triplets:
             run.drop_contradicted()
         if options.densify:
@@ -277,13 +276,14 @@ class _Run:
         keys = [key for key in settings or self.descriptions if self.store.has(one, other, key)]
         return join_matches([self.store.read(one, other, key).matches for key in keys])
 
-    def weak_photos(self) -> set[int]:
-        """Photos with too few well supported pairs to be placed safely, and those apart from the largest piece."""
+    def needy(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs of photos with too few well supported pairs to be placed safely, and those between pieces."""
         strong = (self.counts + self.counts.T >= self.options.weak_below).sum(axis=1)  # [N]
-        wanted = min(self.options.strong_pairs, len(self.photos) - 1)
-        piece = self._pieces()  # [N]
-        apart = piece != np.bincount(piece).argmax()  # [N]
-        return {int(k) for k in np.flatnonzero((strong < wanted) | apart)}
+        weak = strong < min(self.options.strong_pairs, len(self.photos) - 1)  # [N]
+        if weak.sum() > self.options.weak_share * len(self.photos):
+            return pairs
+        apart = set(self.between_pieces(pairs))
+        return [pair for pair in pairs if weak[pair[0]] or weak[pair[1]] or pair in apart]
 
     def between_pieces(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs whose photos no chain of verified pairs joins."""
