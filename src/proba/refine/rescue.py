@@ -152,7 +152,8 @@ def _rebuild(
             break
         poses, intrinsics = bundle.cam_from_world.copy(), bundle.intrinsics.copy()
         poses[best.image] = best.cam_from_world
-        intrinsics[bundle.camera_of_image[best.image], [FX, FY]] = best.focal
+        camera = bundle.camera_of_image[best.image]
+        intrinsics[camera, [FX, FY]] *= best.focal / intrinsics[camera, FX]
         placed[best.image] = True
         bundle = reassess(replace(bundle, cam_from_world=poses, intrinsics=intrinsics), 10.0, 0.0, placed)
         since_adjustment += 1
