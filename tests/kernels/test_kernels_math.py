@@ -16,9 +16,14 @@ DOUBLE = torch.float64
 
 
 @nb.njit
-def _map_exp(x):
+def _check_whole(x):
     if len(x) % WIDTH:
         raise ValueError("whole vectors only")
+
+
+@nb.njit
+def _map_exp(x):
+    _check_whole(x)
     out = np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         store(out, k, closed.exp(load(x, k)))
@@ -27,8 +32,7 @@ def _map_exp(x):
 
 @nb.njit
 def _map_log(x):
-    if len(x) % WIDTH:
-        raise ValueError("whole vectors only")
+    _check_whole(x)
     out = np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         store(out, k, closed.log(load(x, k)))
@@ -37,8 +41,7 @@ def _map_log(x):
 
 @nb.njit
 def _map_posterior(x, level):
-    if len(x) % WIDTH:
-        raise ValueError("whole vectors only")
+    _check_whole(x)
     robust, inlier = np.empty_like(x), np.empty_like(x)
     for k in range(0, len(x), WIDTH):
         least, both, i = closed.posterior(load(x, k), level)

@@ -18,6 +18,7 @@ from proba.bench.real import RealOptions, matches_of
 from proba.errors import GeometryError
 from proba.evaluation import accuracy, area_under_recall, evaluate, match_names
 from proba.evaluation.poses import relative_errors_deg, relative_motions
+from proba.geometry.camera import fov_from_focal
 from proba.geometry.sim3 import umeyama_robust
 from proba.graph import build_view_graphs
 from proba.io.atomic import atomic_path, atomic_write_text
@@ -114,14 +115,14 @@ def _judge(
     errors = np.full((len(known), len(known)), np.nan)
     errors[i, j] = errors[j, i] = worst
     world = _as_truth(matches, solution)
-    half_side = np.maximum(world.width, world.height) / 2  # [N]
+    side = np.maximum(world.width, world.height)  # [N]
     states = mirror_states(poses, true_poses, edges)
     mirrored = np.array([state == "mirrored" for state in states])  # [E]
     return World(
         name=solution.name,
         loss=solution.loss,
         epipolar_share=solution.epipolar_share,
-        fov_deg=float(np.degrees(2 * np.arctan(np.median(half_side / solution.focal_px[:, 0])))),
+        fov_deg=float(fov_from_focal(1.0, np.median(side / solution.focal_px[:, 0]))),
         cold={
             "rra@5": accuracy(rotation, 5),
             "rta@5": accuracy(translation, 5),

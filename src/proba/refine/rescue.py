@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import poselib
 from scipy.spatial import cKDTree
 
+from proba.geometry.camera import focal_from_fov
 from proba.geometry.epipolar import two_view_depths
 from proba.refine.adjust import ANNEALED, SETTLE, Freedom, Round, adjust
 from proba.refine.agreement import PairAgreement
@@ -110,13 +110,8 @@ def explained(bundle: Bundle, pairs: PairAgreement) -> float:
 def _with_fov(bundle: Bundle, fov_deg: float) -> Bundle:
     """The bundle with one field of view along the longest side of all cameras."""
     intrinsics = bundle.intrinsics.copy()
-    intrinsics[:, [FX, FY]] = _focal_of(fov_deg)
+    intrinsics[:, [FX, FY]] = focal_from_fov(fov_deg, UNIT_SIDE_PX)
     return replace(bundle, intrinsics=intrinsics)
-
-
-def _focal_of(fov_deg: float) -> float:
-    """Focal length in unit pixels."""
-    return UNIT_SIDE_PX / 2 / math.tan(math.radians(fov_deg) / 2)
 
 
 def _strongest_pair(bundle: Bundle, pairs: PairAgreement) -> tuple[Bundle, np.ndarray]:
@@ -187,18 +182,19 @@ def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, any_focal: b
     if seen.sum() < MIN_PNP_INLIERS + 2:
         return None
     xy, camera = _pinhole_view(bundle, image, tracks.xy[seen])
-    known_focal = camera["params"][0]
+    present = camera["params"][0]
     alone = bundle.camera_of_image[image] not in bundle.camera_of_image[placed]
-    others = [_focal_of(fov) for fov in FOV_DEG] if any_focal and alone else []
-    best: Placement | None = None
-    for focal in (known_focal, *others):
-        camera["params"][0] = focal
-        pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], camera, PNP, {})
+    others = [float(focal_from_fov(fov, UNIT_SIDE_PX)) for fov in FOV_DEG] if any_focal and alone else []
+
+    def place(focal: float) -> Placement:
+        pinhole = {**camera, "params": [focal, 0.0, 0.0]}
+        pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], pinhole, PNP, {})
         inliers = int(info["num_inliers"])
-        needed = 0.0 if best is None else best.inliers * (OTHER_FOCAL_GAIN if best.focal == known_focal else 1.0)
-        if best is None or inliers > needed:
-            best = Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()), focal)
-    return best
+        return Placement(image, _pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()), focal)
+
+    first = place(present)
+    best = max((place(focal) for focal in others if focal != present), key=lambda p: p.inliers, default=first)
+    return best if best.inliers > OTHER_FOCAL_GAIN * first.inliers else first
 
 
 def _place_by_pair(bundle: Bundle, placed: np.ndarray, lost: np.ndarray, pairs: PairAgreement) -> Placement | None:
