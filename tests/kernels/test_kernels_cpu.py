@@ -36,7 +36,7 @@ def assert_agrees(problem: KernelProblem, options: ObjectiveOptions | None = Non
 
 
 @pytest.mark.parametrize("cells", [1, 2, 5, 32])
-@pytest.mark.parametrize("worlds", [1, 3])
+@pytest.mark.parametrize("worlds", [1, 3, 4, 6])
 def test_agrees_for_all_map_sizes(cells, worlds):
     assert_agrees(small_problem(cells=cells, worlds=worlds))
 
@@ -134,22 +134,46 @@ def test_edge_weights_may_be_shared_by_worlds():
 
 def test_chunks_have_about_the_same_number_of_matches():
     count = np.array([5, 1000, 0, 300, 20, 700], np.int64)
-    borders = cpu._split(count, 512, 3, 4)
+    borders = cpu._split(count, 512, np.arange(4), 0, 4)
     cost = np.tile(np.minimum(count, 512) + 16, 3)
     shares = [cost[a:b].sum() for a, b in pairwise(borders)]
     assert borders[0] == 0 and borders[-1] == 18
     assert max(shares) - min(shares) <= 2 * cost.max()
 
 
-@pytest.mark.parametrize("worlds", [1, 2, 5, 13])
+@pytest.mark.parametrize("worlds", [1, 2, 5, 8, 13, 32])
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_threads_that_take_turns_get_the_same_number_of_matches(worlds, threads):
     count = np.full(50, 100, np.int64)
-    borders = cpu._borders(count, 512, worlds, threads)
-    assert borders[0] == 0 and borders[-1] == worlds * len(count)
+    groups = cpu._groups(worlds, threads)
+    assert groups[0] == 0 and groups[-1] == worlds and set(np.diff(groups)) <= {1, cpu.GROUP}
+    borders = cpu._borders(count, 512, groups, threads)
+    assert borders[0] == 0 and borders[-1] == (len(groups) - 1) * len(count)
+    cost = np.repeat(np.diff(groups), len(count))
     finished = [0] * threads
     for a, b in pairwise(borders):
-        finished[finished.index(min(finished))] += b - a
-    assert max(finished) - min(finished) <= 1
-    within_worlds = sum(border % len(count) > 0 for border in borders)
-    assert within_worlds < threads  # each costs a buffer for the map gradients of a world
+        finished[finished.index(min(finished))] += cost[a:b].sum()
+    assert max(finished) - min(finished) <= 2 * max(cost)
+    within_groups = sum(border % len(count) > 0 for border in borders)
+    assert within_groups < threads  # each costs a buffer for the map gradients of a group
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_world_is_evaluated_alike_alone_and_in_a_group(threads):
+    problem = random_problem(images=6, edges=15, matches=300, worlds=13, cells=32, batch=200)
+    together = cpu.evaluate(*problem.arguments(), threads=threads)
+    packed, start, batch, *of_worlds = problem.arguments()
+    for world in (0, 3, 12):
+        alone = cpu.evaluate(packed, start, batch, *(tensor[world : world + 1] for tensor in of_worlds))
+        for name in FIELDS:
+            expected, got = getattr(alone, name)[0], getattr(together, name)[world]
+            assert (got - expected).abs().max() <= 1e-5 * expected.abs().max(), name
+
+
+def test_a_world_that_left_the_numbers_does_not_disturb_its_group():
+    problem = random_problem(images=6, edges=15, matches=300, worlds=4, cells=8, batch=200)
+    before = cpu.evaluate(*problem.arguments(), threads=1)
+    problem.maps[1] = math.nan
+    after = cpu.evaluate(*problem.arguments(), threads=1)
+    for world in (0, 2, 3):
+        assert all(torch.equal(getattr(before, name)[world], getattr(after, name)[world]) for name in FIELDS)

@@ -1,6 +1,7 @@
 """The steps of the fused kernel on one block of matches, a vector of matches at a time.
 
-A block's intermediate values stay in the nearest caches, as rows of one array. The loops are short on purpose: a
+Matches are found in the maps once for a group of worlds (`group`), everything else is done world by world. A block's
+intermediate values stay in the nearest caches, as rows of one array. The loops are short on purpose: a
 processor overlaps the iterations of a loop only as far as its instruction window reaches, so that a loop takes as long
 as its longest chain of operations times its length; and sixteen registers hold few values: a sum that has to leave its
 register waits for memory in every iteration.
@@ -13,28 +14,31 @@ from math import floor
 import numba as nb
 
 from proba.kernels import math
+from proba.kernels.group import GROUP, sample_group, splat_group
 from proba.kernels.math import DENSITY_RANGE, HALF, ONE, THREE_HALVES, ZERO, f32
 from proba.kernels.patch import prefetch, sample_patches, splat_patches
-from proba.kernels.simd import WIDTH, lane_sum, load, load_first, select, store, store_whole
+from proba.kernels.simd import WIDTH, lane_sums, load, load_first, select, store, store_whole
 
 BLOCK = 256
-"""Matches of a block. With 64 and 128 the starts of the loops cost 8 and 4 %; 512 gains nothing."""
+"""Matches of a block. With 96 and 128 the starts of the loops cost 5 and 3 %; 512 gains nothing."""
 LINE = 16
 """Numbers of a cache line."""
 PITCH = BLOCK + WIDTH
 """Distance of two rows: not a power of two, which would crowd them in few sets of the cache."""
 
 # Rows of the scratch array. Rows that are named in sequence lie in sequence.
-RAY_I, RAY_J = 0, 4 * PITCH
-LOG_DEPTH_I, LOG_VAR_I, LOG_DEPTH_J, LOG_VAR_J, DEPTH_I, PRECISION_I, DEPTH_J, PRECISION_J = (
-    r * PITCH for r in range(8, 16)
-)
-POINT_G, FORCE_G, POINT_H, FORCE_H = (r * PITCH for r in (16, 21, 29, 34))  # G: i seen from j, H: j seen from i
-GRAD_DEPTH_I, GRAD_VAR_I, GRAD_DEPTH_J, GRAD_VAR_J, LOSS, INLIER, REAL = (r * PITCH for r in range(42, 49))
-ROWS = 49
+PLACE_I, PLACE_J, REAL = 0, 4 * PITCH, 8 * PITCH  # the same in every world
+DEPTH_I, PRECISION_I, DEPTH_J, PRECISION_J = (r * PITCH for r in range(9, 13))
+POINT_G, FORCE_G, FORCE_H = (r * PITCH for r in (13, 18, 26))  # G: i seen from j, H: j seen from i
+POINT_H, LOSS = FORCE_H, PRECISION_I  # the one is no longer needed where the other begins
+OWN, OWN_ROWS = 34 * PITCH, 9  # what every world of a group has for itself: `own` is where
+LOG_DEPTH_I, LOG_VAR_I, LOG_DEPTH_J, LOG_VAR_J = (OWN + r * PITCH for r in range(4))
+GRAD_DEPTH_I, GRAD_VAR_I, GRAD_DEPTH_J, GRAD_VAR_J, INLIER = (OWN + r * PITCH for r in range(4, 9))
+NEXT_WORLD = OWN_ROWS * PITCH
+ROWS = 34 + GROUP * OWN_ROWS
 CELL_I, CELL_J = 0, PITCH
 
-# Rows of a ray (x, y, and the place between map cells), of a point, and of the force on it.
+# Rows of a place (x, y, and where it is between map cells), of a point, and of the force on it.
 X, Y, RIGHT, BELOW = (r * PITCH for r in range(4))
 Z, INVERSE_NORM, INVERSE_Z = (r * PITCH for r in range(2, 5))
 PULL_X, PULL_Y, FRONT, MAHA, DENSITY = (r * PITCH for r in range(3, 8))
@@ -43,8 +47,12 @@ PULL_X, PULL_Y, FRONT, MAHA, DENSITY = (r * PITCH for r in range(3, 8))
 SUM_G, SUM_H, SUM_OI, SUM_OJ, SUM_FRONT_I, SUM_FRONT_J = 0, 12, 24, 26, 28, 29
 SUM_ROBUST, SUM_INLIER, SUM_INLIER_LOSS = 30, 31, 32
 SUMS = 33
+SUM_ROWS = -(-SUMS // WIDTH) * WIDTH
+"""The lanes of so many sums are kept: as many sums as lanes are added up at a time."""
 
-fused = nb.njit(fastmath={"nnan", "ninf", "nsz", "contract"}, forceinline=True, nogil=True, error_model="numpy")
+FAST_MATH = {"nnan", "ninf", "nsz", "contract"}
+fused = nb.njit(fastmath=FAST_MATH, forceinline=True, nogil=True, error_model="numpy")
+step = nb.njit(fastmath=FAST_MATH, nogil=True, error_model="numpy")  # compiled once, however often it is called
 
 
 @fused
@@ -65,33 +73,44 @@ def mark(s, size):
 
 
 @fused
-def locate(x, y, begin, size, s, ray, cells, cell_row, extent, tan, side):
-    """Step 1: rays of the points of one image from match `begin` on, and their map cells.
+def locate(x, y, begin, size, s, place, cells, cell_row, extent, side, cell):
+    """Step 1: coordinates of the points of one image from match `begin` on, and their map cells.
 
-    A cell is the index of its depth; the ray's other rows are the fractions to the cells on the right and below.
+    A map cell is the index of the first of its `cell` numbers; the place's other rows are the fractions to the cells on
+    the right and below.
     """
-    top, stride = f32(side - 2), f32(2 * side)
+    top, stride, numbers = f32(side - 2), f32(cell * side), f32(cell)
     middle = HALF * top
     scale_x, scale_y = HALF * f32(side - 1) / extent[0], HALF * f32(side - 1) / extent[1]
     for k in range(0, size, WIDTH):
         u, v = load_first(x, begin + k, size - k), load_first(y, begin + k, size - k)
-        store(s, ray + X + k, u * tan[0])
-        store(s, ray + Y + k, v * tan[1])
+        store(s, place + X + k, u)
+        store(s, place + Y + k, v)
         u, v = min(max(u * scale_x + middle, ZERO), top), min(max(v * scale_y + middle, ZERO), top)
         col, line = floor(u), floor(v)
-        store(s, ray + RIGHT + k, u - col)
-        store(s, ray + BELOW + k, v - line)
-        store_whole(cells, cell_row + k, line * stride + (col + col))
+        store(s, place + RIGHT + k, u - col)
+        store(s, place + BELOW + k, v - line)
+        store_whole(cells, cell_row + k, line * stride + col * numbers)
 
 
-@fused
-def gather(s, cells, cell_row, size, maps, base, stride, ray, to):
+@step
+def gather(s, cells, cell_row, size, maps, base, stride, place, to):
     """Step 2: log depth and log variance of each point. `base` is where the image's map begins in the flat maps."""
     for k in range(0, size, WIDTH):
-        right, below = load(s, ray + RIGHT + k), load(s, ray + BELOW + k)
+        right, below = load(s, place + RIGHT + k), load(s, place + BELOW + k)
         log_depth, log_variance = sample_patches(maps, base, stride, cells, cell_row + k, right, below)
         store(s, to + k, log_depth)
         store(s, to + PITCH + k, log_variance)
+
+
+@step
+def gather_group(s, cells, cell_row, size, maps, base, stride, place, to):
+    """Step 2 in all worlds of a group."""
+    for k in range(0, size, WIDTH):
+        samples = sample_group(maps, base, stride, cells, cell_row + k, s, place + RIGHT + k, place + BELOW + k)
+        for w in range(GROUP):
+            store(s, w * NEXT_WORLD + to + k, samples[2 * w])
+            store(s, w * NEXT_WORLD + to + PITCH + k, samples[2 * w + 1])
 
 
 @fused
@@ -113,22 +132,24 @@ def both_ways(poses, b, e):
 
 
 @fused
-def exponentiate(s, size):
+def exponentiate(s, own, size):
     """Step 3a: depths and precisions 1/v."""
     for k in range(0, size, WIDTH):
-        store(s, DEPTH_I + k, math.exp(math.clamp(load(s, LOG_DEPTH_I + k), math.LOG_DEPTH_RANGE)))
-        store(s, PRECISION_I + k, math.exp(-math.clamp(load(s, LOG_VAR_I + k), math.LOG_VARIANCE_RANGE)))
-        store(s, DEPTH_J + k, math.exp(math.clamp(load(s, LOG_DEPTH_J + k), math.LOG_DEPTH_RANGE)))
-        store(s, PRECISION_J + k, math.exp(-math.clamp(load(s, LOG_VAR_J + k), math.LOG_VARIANCE_RANGE)))
+        store(s, DEPTH_I + k, math.exp(math.clamp(load(s, own + LOG_DEPTH_I + k), math.LOG_DEPTH_RANGE)))
+        store(s, PRECISION_I + k, math.exp(-math.clamp(load(s, own + LOG_VAR_I + k), math.LOG_VARIANCE_RANGE)))
+        store(s, DEPTH_J + k, math.exp(math.clamp(load(s, own + LOG_DEPTH_J + k), math.LOG_DEPTH_RANGE)))
+        store(s, PRECISION_J + k, math.exp(-math.clamp(load(s, own + LOG_VAR_J + k), math.LOG_VARIANCE_RANGE)))
 
 
 @fused
-def transform(s, size, rotation, translation, ray, depth, point, z_min):
+def transform(s, size, rotation, tan, translation, place, depth, point, z_min):
     """Step 3b: the points of one image in the frame of the other."""
     (r_xx, r_xy, r_xz), (r_yx, r_yy, r_yz), (r_zx, r_zy, r_zz) = rotation
+    r_xx, r_yx, r_zx = r_xx * tan[0], r_yx * tan[0], r_zx * tan[0]
+    r_xy, r_yy, r_zy = r_xy * tan[1], r_yy * tan[1], r_zy * tan[1]
     t_x, t_y, t_z = translation
     for k in range(0, size, WIDTH):
-        x, y, d = load(s, ray + X + k), load(s, ray + Y + k), load(s, depth + k)
+        x, y, d = load(s, place + X + k), load(s, place + Y + k), load(s, depth + k)
         q_x = d * (r_xx * x + (r_xy * y + r_xz)) + t_x
         q_y = d * (r_yx * x + (r_yy * y + r_yz)) + t_y
         q_z = d * (r_zx * x + (r_zy * y + r_zz)) + t_z
@@ -141,12 +162,12 @@ def transform(s, size, rotation, translation, ray, depth, point, z_min):
 
 
 @fused
-def reproject(s, size, point, precision, other, force, grad_depth, z_min):
+def reproject(s, size, point, precision, other, tan, force, grad_depth, z_min):
     """Step 3c: the 2D term of one direction: its gradients with respect to the point and to the other image's ray."""
     for k in range(0, size, WIDTH):
         q_x, q_y, q_z = load(s, point + X + k), load(s, point + Y + k), load(s, point + Z + k)
         inverse_norm, inverse_z = load(s, point + INVERSE_NORM + k), load(s, point + INVERSE_Z + k)
-        o_x, o_y = load(s, other + X + k), load(s, other + Y + k)
+        o_x, o_y = load(s, other + X + k) * tan[0], load(s, other + Y + k) * tan[1]
         front, maha, density, along_q, g_x, g_y, g_z, go_x, go_y = math.reprojection(
             q_x, q_y, q_z, o_x, o_y, load(s, precision + k), z_min, inverse_norm, inverse_z
         )
@@ -162,12 +183,12 @@ def reproject(s, size, point, precision, other, force, grad_depth, z_min):
 
 
 @fused
-def overlap(s, size, w_3d, measure):
+def overlap(s, own, size, tan_j, w_3d, measure):
     """Step 3d: the 3D term is added to the gradients and begins the loss."""
     entropy, half = THREE_HALVES * w_3d, HALF * w_3d
     for k in range(0, size, WIDTH):
         d_j = load(s, DEPTH_J + k)
-        b_x, b_y = d_j * load(s, RAY_J + X + k), d_j * load(s, RAY_J + Y + k)
+        b_x, b_y = d_j * load(s, PLACE_J + X + k) * tan_j[0], d_j * load(s, PLACE_J + Y + k) * tan_j[1]
         q_x, q_y, q_z = load(s, POINT_G + X + k), load(s, POINT_G + Y + k), load(s, POINT_G + Z + k)
         e_x, e_y, e_z = q_x - b_x, q_y - b_y, q_z - d_j
         square, joint, share_i, share_j, total = math.overlap(
@@ -181,36 +202,37 @@ def overlap(s, size, w_3d, measure):
         store(s, FORCE_G + PULL_X + k, load(s, FORCE_G + PULL_X + k) - f_x * d_j)
         store(s, FORCE_G + PULL_Y + k, load(s, FORCE_G + PULL_Y + k) - f_y * d_j)
         arm = f_x * q_x + (f_y * q_y + (f_z * q_z - measure))
-        store(s, GRAD_DEPTH_I + k, load(s, GRAD_DEPTH_I + k) + arm)
+        store(s, own + GRAD_DEPTH_I + k, load(s, own + GRAD_DEPTH_I + k) + arm)
         arm = f_x * b_x + (f_y * b_y + (f_z * d_j + measure))
-        store(s, GRAD_DEPTH_J + k, load(s, GRAD_DEPTH_J + k) - arm)
+        store(s, own + GRAD_DEPTH_J + k, load(s, own + GRAD_DEPTH_J + k) - arm)
         square *= half
-        store(s, GRAD_VAR_I + k, share_i * (entropy - square))
-        store(s, GRAD_VAR_J + k, share_j * (entropy - square))
+        store(s, own + GRAD_VAR_I + k, share_i * (entropy - square))
+        store(s, own + GRAD_VAR_J + k, share_j * (entropy - square))
         store(s, LOSS + k, square + entropy * math.log(total))
 
 
 @fused
-def total(s, size, log_tan_i, log_tan_j, w_3d, measure):
+def total(s, own, size, log_tan_i, log_tan_j, w_3d, measure):
     """Step 3e: loss of each match, and the gradients of the variances."""
     constant = HALF * measure * (log_tan_i + log_tan_j)
     entropy = THREE_HALVES * w_3d
     for k in range(0, size, WIDTH):
-        log_v_i, log_v_j = load(s, LOG_VAR_I + k), load(s, LOG_VAR_J + k)
+        log_v_i, log_v_j = load(s, own + LOG_VAR_I + k), load(s, own + LOG_VAR_J + k)
         front_g, front_h = load(s, FORCE_G + FRONT + k), load(s, FORCE_H + FRONT + k)
         half_g, half_h = HALF * load(s, FORCE_G + MAHA + k), HALF * load(s, FORCE_H + MAHA + k)
-        store(s, GRAD_VAR_I + k, load(s, GRAD_VAR_I + k) + (front_g - half_g))
-        store(s, GRAD_VAR_J + k, load(s, GRAD_VAR_J + k) + (front_h - half_h))
+        store(s, own + GRAD_VAR_I + k, load(s, own + GRAD_VAR_I + k) + (front_g - half_g))
+        store(s, own + GRAD_VAR_J + k, load(s, own + GRAD_VAR_J + k) + (front_h - half_h))
         loss = load(s, LOSS + k) + (half_g + half_h) - constant
         loss += front_g * (log_v_i - log_tan_j) + front_h * (log_v_j - log_tan_i)
-        loss += entropy * (log_v_i + log_v_j) - measure * (load(s, LOG_DEPTH_I + k) + load(s, LOG_DEPTH_J + k))
+        log_depths = load(s, own + LOG_DEPTH_I + k) + load(s, own + LOG_DEPTH_J + k)
+        loss += entropy * (log_v_i + log_v_j) - measure * log_depths
         density = load(s, FORCE_G + DENSITY + k) * load(s, FORCE_H + DENSITY + k)
         density = min(max(density, DENSITY_RANGE[0]), DENSITY_RANGE[1])
         store(s, LOSS + k, loss - HALF * math.log(density))
 
 
 @fused
-def judge(s, size, outlier_level, sums):
+def judge(s, own, size, outlier_level, sums):
     """Step 3f: robust loss and inlier posterior of each match; padding gets none."""
     robust_sum, inlier_sum = load(sums, WIDTH * SUM_ROBUST), load(sums, WIDTH * SUM_INLIER)
     loss_sum = load(sums, WIDTH * SUM_INLIER_LOSS)
@@ -219,7 +241,7 @@ def judge(s, size, outlier_level, sums):
         loss, real = load(s, LOSS + k), load(s, REAL + k)
         least, both, inlier = math.posterior(loss, outlier_level)
         inlier *= real
-        store(s, INLIER + k, inlier)
+        store(s, own + INLIER + k, inlier)
         robust_sum += real * least
         product *= select(real > ZERO, both, ONE)
         inlier_sum += inlier
@@ -230,14 +252,14 @@ def judge(s, size, outlier_level, sums):
 
 
 @fused
-def sum_moments(s, size, force, depth, ray, sums, to):
+def sum_moments(s, own, size, force, depth, place, sums, to):
     """Step 4a: sums of a force times its arms (x d, y d, d), for the gradient of a rotation."""
     xx, xy, xz = load(sums, WIDTH * to), load(sums, WIDTH * (to + 1)), load(sums, WIDTH * (to + 2))
     yx, yy, yz = load(sums, WIDTH * (to + 4)), load(sums, WIDTH * (to + 5)), load(sums, WIDTH * (to + 6))
     zx, zy, zz = load(sums, WIDTH * (to + 8)), load(sums, WIDTH * (to + 9)), load(sums, WIDTH * (to + 10))
     for k in range(0, size, WIDTH):
-        d = load(s, INLIER + k) * load(s, depth + k)
-        x, y = d * load(s, ray + X + k), d * load(s, ray + Y + k)
+        d = load(s, own + INLIER + k) * load(s, depth + k)
+        x, y = d * load(s, place + X + k), d * load(s, place + Y + k)
         g_x, g_y, g_z = load(s, force + X + k), load(s, force + Y + k), load(s, force + Z + k)
         xx += g_x * x
         xy += g_x * y
@@ -260,7 +282,7 @@ def sum_moments(s, size, force, depth, ray, sums, to):
 
 
 @fused
-def sum_forces(s, size, force, translation, grad_depth, other, sums, to, to_o, to_front):
+def sum_forces(s, own, size, force, translation, grad_depth, other, sums, to, to_o, to_front):
     """Step 4b: sums of a force, of its pull on the other camera's rays, and of the points in front of that camera.
 
     The depth moves the point along q - t: t completes its gradient here, where the force is at hand.
@@ -269,7 +291,7 @@ def sum_forces(s, size, force, translation, grad_depth, other, sums, to, to_o, t
     x, y, z = load(sums, WIDTH * (to + 3)), load(sums, WIDTH * (to + 7)), load(sums, WIDTH * (to + 11))
     o_x, o_y, front = load(sums, WIDTH * to_o), load(sums, WIDTH * (to_o + 1)), load(sums, WIDTH * to_front)
     for k in range(0, size, WIDTH):
-        inlier = load(s, INLIER + k)
+        inlier = load(s, own + INLIER + k)
         g_x, g_y, g_z = load(s, force + X + k), load(s, force + Y + k), load(s, force + Z + k)
         store(s, grad_depth + k, load(s, grad_depth + k) - g_x * t_x - g_y * t_y - g_z * t_z)
         x += inlier * g_x
@@ -287,20 +309,42 @@ def sum_forces(s, size, force, translation, grad_depth, other, sums, to, to_o, t
 
 
 @fused
-def scatter(s, cells, cell_row, size, scale, grad, base, stride, ray, source):
-    """Step 5: gradients of the sampled values, weighted with the inlier posteriors, to the cells around each point."""
+def weighted(s, own, k, scale, source):
+    """(depth, variance) gradients of the samples from the block's match k on, times inlier posterior and scale."""
+    weight = load(s, own + INLIER + k) * scale
+    return weight * load(s, own + source + k), weight * load(s, own + source + PITCH + k)
+
+
+@step
+def scatter(s, cells, cell_row, size, scale, grad, base, stride, place, source):
+    """Step 5: gradients of the sampled values to the cells around each point; `scale` [GROUP] is that of each world."""
     for k in range(0, size, WIDTH):
-        weight = load(s, INLIER + k) * scale
-        right, below = load(s, ray + RIGHT + k), load(s, ray + BELOW + k)
-        depth, variance = weight * load(s, source + k), weight * load(s, source + PITCH + k)
+        right, below = load(s, place + RIGHT + k), load(s, place + BELOW + k)
+        depth, variance = weighted(s, 0, k, scale[0], source)
         splat_patches(grad, base, stride, cells, cell_row + k, right, below, depth, variance)
 
 
+@step
+def scatter_group(s, cells, cell_row, size, scale, grad, base, stride, place, source):
+    """Step 5 in all worlds of a group."""
+    for k in range(0, size, WIDTH):
+        first = weighted(s, 0, k, scale[0], source) + weighted(s, NEXT_WORLD, k, scale[1], source)
+        last = weighted(s, 2 * NEXT_WORLD, k, scale[2], source) + weighted(s, 3 * NEXT_WORLD, k, scale[3], source)
+        right, below = place + RIGHT + k, place + BELOW + k
+        splat_group(grad, base, stride, cells, cell_row + k, s, right, below, first + last)
+
+
 @fused
-def collapse(lanes, sums):
-    """Sums [SUMS] of an edge from those of its lanes [SUMS * WIDTH]."""
-    for k in range(SUMS):
-        sums[k] = lane_sum(load(lanes, WIDTH * k))
+def collapse(lanes, sums, tan_i, tan_j):
+    """Sums [SUM_ROWS] of an edge from those of its lanes [SUM_ROWS * WIDTH]; coordinates in them become rays."""
+    for k in range(0, SUM_ROWS, WIDTH):
+        store(sums, k, lane_sums(lanes, WIDTH * k))
+    for a in range(2):
+        for r in range(3):
+            sums[SUM_G + 4 * r + a] *= tan_i[a]
+            sums[SUM_H + 4 * r + a] *= tan_j[a]
+        sums[SUM_OI + a] *= tan_i[a]
+        sums[SUM_OJ + a] *= tan_j[a]
 
 
 @fused

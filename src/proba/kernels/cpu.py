@@ -2,11 +2,12 @@
 
 A window of matches is walked in blocks: 1. find the map cells, 2. gather the four cells around each point, 3. loss and
 gradients of each match, 4. sums over the block, 5. scatter the map gradients. Every step does a vector at once.
-Between the steps, what the next edge will need is fetched into the second-level cache, little by little: a processor
-keeps few requests to memory open at a time.
+Steps 1, 2 and 5 serve a group of four worlds together, whose maps are interleaved for that. Between the steps, what the
+next edge will need is fetched into the second-level cache, little by little: a processor keeps few requests to memory
+open at a time.
 
 The compiled code is cached beside this file. Numba looks only at this file's date, so touch it after a change to
-`blocks`, `math`, `patch` or `simd`.
+`blocks`, `group`, `math`, `patch` or `simd`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ from proba.kernels.blocks import (
     GRAD_DEPTH_J,
     LOG_DEPTH_I,
     LOG_DEPTH_J,
+    NEXT_WORLD,
     PITCH,
+    PLACE_I,
+    PLACE_J,
     POINT_G,
     POINT_H,
     PRECISION_I,
     PRECISION_J,
-    RAY_I,
-    RAY_J,
     ROWS,
     SUM_FRONT_I,
     SUM_FRONT_J,
@@ -45,8 +47,9 @@ from proba.kernels.blocks import (
     SUM_H,
     SUM_OI,
     SUM_OJ,
-    SUMS,
+    SUM_ROWS,
 )
+from proba.kernels.group import GROUP
 from proba.kernels.math import THREE_HALVES, ZERO, f32
 from proba.kernels.patch import prefetch
 from proba.kernels.simd import WIDTH
@@ -59,40 +62,67 @@ EDGE_COST = 16
 """What an edge costs beside its matches, in matches."""
 
 
+@nb.njit(nogil=True, error_model="numpy")
+def _interleave(maps, first, out):
+    """out [cells * GROUP], cell by cell, from maps [B, cells] of the worlds first, first + 1, ..."""
+    for cell in range(maps.shape[1]):
+        for w in range(GROUP):
+            out[GROUP * cell + w] = maps[first + w, cell]
+
+
+@nb.njit(nogil=True, error_model="numpy")
+def _separate(grouped, out, first):
+    """The inverse of `_interleave`."""
+    for cell in range(out.shape[1]):
+        for w in range(GROUP):
+            out[first + w, cell] = grouped[GROUP * cell + w]
+
+
+@nb.njit(nogil=True, error_model="numpy")
+def _pairs(maps):
+    """maps [B, ...] as [B, cells]: the two numbers of a cell are moved as one."""
+    return maps.reshape(len(maps), maps.size // len(maps)).view(np.float64)
+
+
 @nb.njit(fastmath=True, nogil=True, cache=True, error_model="numpy")
 def _run(
-    first, last, edges, offset, count, x_i, y_i, x_j, y_j, extent, start, batch,
+    first, last, groups, edges, offset, count, x_i, y_i, x_j, y_j, extent, start, batch,
     maps, log_tan, tan, poses, edge_weight, outlier_level, w_3d, neutral, z_min, owns_first,
-    losses, grad_pose, grad_tan, grad_maps, private,
+    losses, grad_pose, grad_tan, grad_maps, private, group_maps, group_grad, s, lanes,
 ):  # fmt: skip
-    """Evaluate the tasks first..last of the list (world 0 edge 0, world 0 edge 1, ...).
+    """Evaluate the tasks first..last of the list (group 0 edge 0, group 0 edge 1, ...).
 
-    Map gradients of the first world go to `private` if an earlier task of that world belongs to someone else.
+    Group g has the worlds groups[g]..groups[g + 1], GROUP of them or one. Map gradients of the first group go to
+    `private` if an earlier task of that group belongs to someone else.
     """
     num_edges, num_images, side = len(edges), maps.shape[1], maps.shape[2]
-    stride, image_floats = 2 * side, 2 * side * side
-    world_floats = num_images * image_floats
-    flat_maps, shared_grad, private_grad = maps.reshape(-1), grad_maps.reshape(-1), private.reshape(-1)
-    s = np.zeros(ROWS * PITCH, np.float32)
+    world_floats = 2 * num_images * side * side
+    flat_maps, flat_grad, flat_private = maps.reshape(-1), grad_maps.reshape(-1), private.reshape(-1)
+    source, source_base, target, target_base = flat_maps, 0, flat_grad, 0
     cells = np.zeros(2 * PITCH, np.int32)
-    lanes, sums = np.empty(WIDTH * SUMS, np.float32), np.empty(SUMS, np.float32)
+    sums, scale = np.empty(SUM_ROWS, np.float32), np.zeros(GROUP, np.float32)
     measure = THREE_HALVES * neutral * w_3d
     for task in range(first, last):
-        b, e = task // num_edges, task % num_edges
-        shared = owns_first or b > first // num_edges
-        target, world_base = (shared_grad, b * world_floats) if shared else (private_grad, 0)
+        group, e = task // num_edges, task % num_edges
+        first_world, together = groups[group], groups[group + 1] - groups[group]
+        shared = owns_first or group > first // num_edges
         if task == first or e == 0:
-            target[world_base : world_base + world_floats] = ZERO
+            if together == GROUP:
+                _interleave(_pairs(maps), first_world, group_maps.view(np.float64))
+                source, source_base, target, target_base = group_maps, 0, group_grad, 0
+            else:
+                source, source_base = flat_maps, first_world * world_floats
+                target, target_base = (flat_grad, source_base) if shared else (flat_private, 0)
+            target[target_base : target_base + together * world_floats] = ZERO
         i, j = np.int64(edges[e, 0]), np.int64(edges[e, 1])
         size = min(batch, count[e])
-        tan_i, tan_j = (tan[b, i, 0], tan[b, i, 1]), (tan[b, j, 0], tan[b, j, 1])
-        log_tan_i, log_tan_j = log_tan[b, i, 0] + log_tan[b, i, 1], log_tan[b, j, 0] + log_tan[b, j, 1]
         extent_i, extent_j = (extent[i, 0], extent[i, 1]), (extent[j, 0], extent[j, 1])
-        rotation, translation, transposed, inverse = blocks.both_ways(poses, b, e)
-        scale = edge_weight[b, e] / f32(max(size, 1))
-        base_i, base_j = (b * num_images + i) * image_floats, (b * num_images + j) * image_floats
-        to_i, to_j = world_base + i * image_floats, world_base + j * image_floats
-        lanes[:] = ZERO
+        for w in range(together):
+            scale[w] = edge_weight[first_world + w, e] / f32(max(size, 1))
+        cell, stride, image_floats = 2 * together, 2 * together * side, 2 * together * side * side
+        from_i, from_j = source_base + i * image_floats, source_base + j * image_floats
+        to_i, to_j = target_base + i * image_floats, target_base + j * image_floats
+        lanes[:together] = ZERO
         following = min(e + 1, num_edges - 1)
         next_begin = offset[following] + start[following]
         next_size = min(batch, count[following] - start[following])
@@ -106,51 +136,73 @@ def _run(
             for coordinate in (x_i, y_i, x_j, y_j):  # the four pages are looked up at once
                 prefetch(coordinate, next_begin + next_size * part[0] // size)
             blocks.mark(s, n)
-            blocks.locate(x_i, y_i, at, n, s, RAY_I, cells, CELL_I, extent_i, tan_i, side)
-            blocks.locate(x_j, y_j, at, n, s, RAY_J, cells, CELL_J, extent_j, tan_j, side)
-            blocks.fetch(x_i, next_begin, next_size, part)
-            blocks.gather(s, cells, CELL_I, n, flat_maps, base_i, stride, RAY_I, LOG_DEPTH_I)
-            blocks.gather(s, cells, CELL_J, n, flat_maps, base_j, stride, RAY_J, LOG_DEPTH_J)
-            blocks.fetch(y_i, next_begin, next_size, part)
-            blocks.exponentiate(s, n)
-            blocks.transform(s, n, rotation, translation, RAY_I, DEPTH_I, POINT_G, z_min)
-            blocks.transform(s, n, transposed, inverse, RAY_J, DEPTH_J, POINT_H, z_min)
-            blocks.fetch(x_j, next_begin, next_size, part)
-            blocks.reproject(s, n, POINT_G, PRECISION_I, RAY_J, FORCE_G, GRAD_DEPTH_I, z_min)
-            blocks.reproject(s, n, POINT_H, PRECISION_J, RAY_I, FORCE_H, GRAD_DEPTH_J, z_min)
-            blocks.fetch(y_j, next_begin, next_size, part)
-            blocks.overlap(s, n, w_3d, measure)
-            blocks.total(s, n, log_tan_i, log_tan_j, w_3d, measure)
-            blocks.fetch(flat_maps, b * world_floats + next_map, image_floats, part)
-            blocks.judge(s, n, outlier_level[b], lanes)
-            blocks.sum_moments(s, n, FORCE_G, DEPTH_I, RAY_I, lanes, SUM_G)
-            blocks.sum_moments(s, n, FORCE_H, DEPTH_J, RAY_J, lanes, SUM_H)
-            blocks.fetch(target, world_base + next_map, image_floats, part)
-            blocks.sum_forces(s, n, FORCE_G, translation, GRAD_DEPTH_I, RAY_J, lanes, SUM_G, SUM_OJ, SUM_FRONT_J)
-            blocks.sum_forces(s, n, FORCE_H, inverse, GRAD_DEPTH_J, RAY_I, lanes, SUM_H, SUM_OI, SUM_FRONT_I)
-            blocks.scatter(s, cells, CELL_I, n, scale, target, to_i, stride, RAY_I, GRAD_DEPTH_I)
-            blocks.scatter(s, cells, CELL_J, n, scale, target, to_j, stride, RAY_J, GRAD_DEPTH_J)
-        blocks.collapse(lanes, sums)
-        blocks.finish(
-            b, e, sums, rotation, translation, max(size, 1), edge_weight[b, e], measure,
-            losses, grad_pose, grad_tan,
-        )  # fmt: skip
+            blocks.locate(x_i, y_i, at, n, s, PLACE_I, cells, CELL_I, extent_i, side, cell)
+            blocks.locate(x_j, y_j, at, n, s, PLACE_J, cells, CELL_J, extent_j, side, cell)
+            if together == GROUP:
+                blocks.gather_group(s, cells, CELL_I, n, source, from_i, stride, PLACE_I, LOG_DEPTH_I)
+                blocks.gather_group(s, cells, CELL_J, n, source, from_j, stride, PLACE_J, LOG_DEPTH_J)
+            else:
+                blocks.gather(s, cells, CELL_I, n, source, from_i, stride, PLACE_I, LOG_DEPTH_I)
+                blocks.gather(s, cells, CELL_J, n, source, from_j, stride, PLACE_J, LOG_DEPTH_J)
+            for coordinate in (x_i, y_i, x_j, y_j):
+                blocks.fetch(coordinate, next_begin, next_size, part)
+            for w in range(together):
+                b, own, to = first_world + w, w * NEXT_WORLD, lanes[w]
+                tan_i, tan_j = (tan[b, i, 0], tan[b, i, 1]), (tan[b, j, 0], tan[b, j, 1])
+                log_tan_i, log_tan_j = log_tan[b, i, 0] + log_tan[b, i, 1], log_tan[b, j, 0] + log_tan[b, j, 1]
+                rotation, translation, transposed, inverse = blocks.both_ways(poses, b, e)
+                grad_i, grad_j = own + GRAD_DEPTH_I, own + GRAD_DEPTH_J
+                blocks.exponentiate(s, own, n)
+                blocks.transform(s, n, rotation, tan_i, translation, PLACE_I, DEPTH_I, POINT_G, z_min)
+                blocks.reproject(s, n, POINT_G, PRECISION_I, PLACE_J, tan_j, FORCE_G, grad_i, z_min)
+                blocks.transform(s, n, transposed, tan_j, inverse, PLACE_J, DEPTH_J, POINT_H, z_min)
+                blocks.reproject(s, n, POINT_H, PRECISION_J, PLACE_I, tan_i, FORCE_H, grad_j, z_min)
+                share = (done - n) * together + n * w, (done - n) * together + n * (w + 1), size * together
+                blocks.fetch(source, source_base + next_map, image_floats, share)
+                blocks.overlap(s, own, n, tan_j, w_3d, measure)
+                blocks.total(s, own, n, log_tan_i, log_tan_j, w_3d, measure)
+                blocks.judge(s, own, n, outlier_level[b], to)
+                blocks.sum_moments(s, own, n, FORCE_G, DEPTH_I, PLACE_I, to, SUM_G)
+                blocks.sum_moments(s, own, n, FORCE_H, DEPTH_J, PLACE_J, to, SUM_H)
+                blocks.fetch(target, target_base + next_map, image_floats, share)
+                blocks.sum_forces(s, own, n, FORCE_G, translation, grad_i, PLACE_J, to, SUM_G, SUM_OJ, SUM_FRONT_J)
+                blocks.sum_forces(s, own, n, FORCE_H, inverse, grad_j, PLACE_I, to, SUM_H, SUM_OI, SUM_FRONT_I)
+            if together == GROUP:
+                blocks.scatter_group(s, cells, CELL_I, n, scale, target, to_i, stride, PLACE_I, GRAD_DEPTH_I)
+                blocks.scatter_group(s, cells, CELL_J, n, scale, target, to_j, stride, PLACE_J, GRAD_DEPTH_J)
+            else:
+                blocks.scatter(s, cells, CELL_I, n, scale, target, to_i, stride, PLACE_I, GRAD_DEPTH_I)
+                blocks.scatter(s, cells, CELL_J, n, scale, target, to_j, stride, PLACE_J, GRAD_DEPTH_J)
+        for w in range(together):
+            b = first_world + w
+            tan_i, tan_j = (tan[b, i, 0], tan[b, i, 1]), (tan[b, j, 0], tan[b, j, 1])
+            rotation, translation, _, _ = blocks.both_ways(poses, b, e)
+            blocks.collapse(lanes[w], sums, tan_i, tan_j)
+            blocks.finish(
+                b, e, sums, rotation, translation, max(size, 1), edge_weight[b, e], measure,
+                losses, grad_pose, grad_tan,
+            )  # fmt: skip
+        if together == GROUP and (task == last - 1 or e == num_edges - 1):
+            if shared:
+                _separate(group_grad.view(np.float64), _pairs(grad_maps), first_world)
+            else:
+                _separate(group_grad.view(np.float64), _pairs(private), 0)
 
 
 @nb.njit(nogil=True, cache=True)
-def _split(count, batch, worlds, chunks):
-    """Borders [chunks + 1] of the task list so that every chunk has about the same number of matches."""
+def _split(count, batch, groups, first_group, chunks):
+    """Borders [chunks + 1] of the tasks from a group on so that every chunk has about the same number of matches."""
     num_edges = len(count)
-    total = np.int64(0)
+    of_world = np.int64(0)
     for e in range(num_edges):
-        total += min(batch, count[e]) + EDGE_COST
-    borders = np.zeros(chunks + 1, np.int64)
-    borders[chunks] = worlds * num_edges
-    for c in range(1, chunks):
-        wanted = total * worlds * c // chunks
-        task, seen = (wanted // total) * num_edges, (wanted // total) * total
-        while seen < wanted:
-            seen += min(batch, count[task % num_edges]) + EDGE_COST
+        of_world += min(batch, count[e]) + EDGE_COST
+    total = of_world * (groups[-1] - groups[first_group])
+    borders = np.full(chunks + 1, (len(groups) - 1) * num_edges)
+    task, seen = first_group * num_edges, 0
+    for c in range(chunks):
+        while seen < total * c // chunks:
+            group, e = task // num_edges, task % num_edges
+            seen += (min(batch, count[e]) + EDGE_COST) * (groups[group + 1] - groups[group])
             task += 1
         borders[c] = task
     return borders
@@ -225,7 +277,8 @@ def evaluate(
     )  # fmt: skip
     edges, _, count = packed.arrays[:3]
     threads = threads or torch.get_num_threads()
-    _run_chunks(_borders(count, batch, worlds, threads), threads, inputs, outputs[:4], space)
+    groups = _groups(worlds, threads)
+    _run_chunks(_borders(count, batch, groups, threads), groups, threads, inputs, outputs[:4], space)
     collect(edges, outputs[2], outputs[4])
     edge_loss, inlier_share, inlier_loss = results[0]  # [B, E] each
     return EdgeEvaluation(
@@ -238,20 +291,33 @@ def evaluate(
     )
 
 
-def _borders(count: np.ndarray, batch: int, worlds: int, threads: int) -> list[int]:
-    """Borders of the chunks that threads take in turn: single worlds, then as many equal parts of the rest as threads.
+def _groups(worlds: int, threads: int) -> np.ndarray:
+    """Borders of the groups of worlds: as many whole ones as there are, if every thread gets one, then single worlds.
 
-    A thread that the machine disturbs takes fewer worlds. The last parts are equal so that nobody waits on a quiet one.
+    To share a group, threads would have to rearrange its maps twice and add up its gradients: single worlds cost less.
     """
-    single = (worlds - 1) // threads * threads if threads > 1 else 0
-    rest = single * len(count) + _split(count, batch, worlds - single, threads)
-    return [world * len(count) for world in range(single)] + rest.tolist()
+    whole = worlds // GROUP * GROUP if worlds >= threads * GROUP else 0
+    return np.append(np.arange(0, whole, GROUP), np.arange(whole, worlds + 1))
+
+
+def _borders(count: np.ndarray, batch: int, groups: np.ndarray, threads: int) -> list[int]:
+    """Borders of the chunks that threads take in turn: single groups, then as many equal parts of the rest as threads.
+
+    A thread that the machine disturbs takes fewer groups. The last parts are equal so that nobody waits on a quiet one.
+    """
+    single = (len(groups) - 2) // threads * threads if threads > 1 else 0
+    return [group * len(count) for group in range(single)] + _split(count, batch, groups, single, threads).tolist()
 
 
 def _run_chunks(
-    borders: list[int], threads: int, inputs: tuple, outputs: tuple[np.ndarray, ...], space: Workspace
+    borders: list[int],
+    groups: np.ndarray,
+    threads: int,
+    inputs: tuple,
+    outputs: tuple[np.ndarray, ...],
+    space: Workspace,
 ) -> None:
-    """Run the chunks of the task list, then add up the map gradients of worlds that several chunks share."""
+    """Run the chunks of the task list, then add up the map gradients of groups that several chunks share."""
     losses, *_, grad_maps = outputs
     num_edges = losses.shape[2]
     if num_edges == 0:
@@ -261,23 +327,34 @@ def _run_chunks(
     for chunk, (first, last) in enumerate(pairwise(borders)):
         if first == last:
             continue
-        private, owns_first = grad_maps[0], first % num_edges == 0
+        private, owns_first = grad_maps, first % num_edges == 0
         if not owns_first:
-            private = space.buffer(f"private {chunk}", *grad_maps.shape[1:])[1]
-            shared.append((first // num_edges, private))
-        jobs.append((first, last, *inputs, owns_first, *outputs, private))
+            worlds = slice(*groups[first // num_edges :][:2])
+            private = space.buffer(f"private {chunk}", *grad_maps[worlds].shape)[1]
+            shared.append((worlds, private))
+        jobs.append((first, last, groups, *inputs, owns_first, *outputs, private))
     queue = iter(jobs)
 
-    def work() -> None:
+    def work(own: tuple[np.ndarray, ...]) -> None:
         for job in queue:  # the next one that no thread has taken
-            _run(*job)
+            _run(*job, *own)
 
-    others = [pool().submit(work) for _ in range(min(threads, len(jobs)) - 1)]
-    work()
+    floats = GROUP * grad_maps[0].size
+    mine, *theirs = [
+        (
+            space.buffer(f"group maps {thread}", floats)[1],
+            space.buffer(f"group gradients {thread}", floats)[1],
+            space.buffer(f"scratch {thread}", ROWS * PITCH)[1],
+            space.buffer(f"lanes {thread}", GROUP, WIDTH * SUM_ROWS)[1],
+        )
+        for thread in range(min(threads, len(jobs)))
+    ]
+    others = [pool().submit(work, own) for own in theirs]
+    work(mine)
     for other in others:
         other.result()
-    for world, private in shared:  # in the order of the chunks, whoever was first: same bits every time
-        grad_maps[world] += private
+    for worlds, private in shared:  # in the order of the chunks, whoever was first: same bits every time
+        grad_maps[worlds] += private
 
 
 def float32_array(tensor: Tensor) -> np.ndarray:

@@ -28,27 +28,32 @@ def _pattern(*lanes):
 _LOW, _HIGH, _FIRST, _SECOND = _pattern(0, 4, 1, 5), _pattern(2, 6, 3, 7), _pattern(0, 1, 4, 5), _pattern(2, 3, 6, 7)
 
 
-def _shuffle(builder, a, b, lanes):
+def shuffle(builder, a, b, lanes):
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), list(lanes)))
 
 
 def _spread(builder, vector, k):
     """Lane k of every group of four, four times: a factor of each point for its run."""
-    return _shuffle(builder, vector, vector, _pattern(k, k, k, k))
+    return shuffle(builder, vector, vector, _pattern(k, k, k, k))
 
 
-def _join(builder, parts):
+def part(builder, vector, first, count):
+    """Lanes first, ..., first + count - 1."""
+    return shuffle(builder, vector, vector, range(first, first + count))
+
+
+def join(builder, parts):
     """One vector of the lanes of all parts."""
     while len(parts) > 1:
         lanes = range(2 * parts[0].type.count)
-        parts = [_shuffle(builder, a, b, lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        parts = [shuffle(builder, a, b, lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
 
-def _transpose(builder, a, b, c, d):
+def transpose(builder, a, b, c, d):
     """Transpose the 4 x 4 numbers in the lower halves of four vectors, and those in the upper halves."""
-    ab, cd = ([_shuffle(builder, x, y, half) for half in (_LOW, _HIGH)] for x, y in ((a, b), (c, d)))
-    return [_shuffle(builder, x, y, half) for x, y in zip(ab, cd, strict=True) for half in (_FIRST, _SECOND)]
+    ab, cd = ([shuffle(builder, x, y, half) for half in (_LOW, _HIGH)] for x, y in ((a, b), (c, d)))
+    return [shuffle(builder, x, y, half) for x, y in zip(ab, cd, strict=True) for half in (_FIRST, _SECOND)]
 
 
 def _runs(context, builder, sig, args):
@@ -64,7 +69,7 @@ def _runs(context, builder, sig, args):
     return upper, lower
 
 
-def _lerp(builder, a, b, t):
+def lerp(builder, a, b, t):
     return builder.fadd(a, builder.fmul(t, builder.fsub(b, a, flags=FAST), flags=FAST), flags=FAST)
 
 
@@ -77,11 +82,11 @@ def _sample_patches(typingctx, maps, base, stride, cells, at, right, below):
         rows = []
         for pointers in _runs(context, builder, sig, args):
             quads = [builder.load(p, align=4) for p in pointers]
-            rows.append([_join(builder, quads[k::4]) for k in range(4)])
+            rows.append([join(builder, quads[k::4]) for k in range(4)])
         upper, lower = rows
-        lines = [_lerp(builder, upper[k], lower[k], _spread(builder, below, k)) for k in range(4)]
-        columns = _transpose(builder, *lines)
-        values = [_lerp(builder, columns[c], columns[c + 2], right) for c in (0, 1)]
+        lines = [lerp(builder, upper[k], lower[k], _spread(builder, below, k)) for k in range(4)]
+        columns = transpose(builder, *lines)
+        values = [lerp(builder, columns[c], columns[c + 2], right) for c in (0, 1)]
         return context.make_tuple(builder, sig.return_type, values)
 
     return signature, codegen
@@ -95,17 +100,16 @@ def _splat_patches(typingctx, maps, base, stride, cells, at, right, below, depth
         right, below, depth, variance = args[5:]
         columns = []
         for half in (_LOW, _HIGH):
-            pair = _shuffle(builder, depth, variance, half)
-            rights = builder.fmul(pair, _shuffle(builder, right, right, half), flags=FAST)
+            pair = shuffle(builder, depth, variance, half)
+            rights = builder.fmul(pair, shuffle(builder, right, right, half), flags=FAST)
             lefts = builder.fsub(pair, rights, flags=FAST)
-            columns += [_shuffle(builder, lefts, rights, lanes) for lanes in (_FIRST, _SECOND)]
+            columns += [shuffle(builder, lefts, rights, lanes) for lanes in (_FIRST, _SECOND)]
         lowers = [builder.fmul(c, _spread(builder, below, k), flags=FAST) for k, c in enumerate(columns)]
         uppers = [builder.fsub(c, l, flags=FAST) for c, l in zip(columns, lowers, strict=True)]
         runs = _runs(context, builder, sig, args)
         for k in range(WIDTH):
-            own = range(4 * (k // 4), 4 * (k // 4) + 4)
             for pointers, wide in zip(runs, (uppers, lowers), strict=True):
-                addend = _shuffle(builder, wide[k % 4], wide[k % 4], own)
+                addend = part(builder, wide[k % 4], k // 4 * 4, 4)
                 total = builder.fadd(builder.load(pointers[k], align=4), addend, flags=FAST)
                 builder.store(total, pointers[k], align=4)
         return context.get_dummy_value()

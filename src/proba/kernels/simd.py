@@ -180,15 +180,23 @@ def _store_whole(typingctx, array, index, value):
     return types.void(array, index, Lanes), codegen
 
 
-def _lane_sum(typingctx, value):
-    def codegen(context, builder, sig, args):
-        vector = args[0]
-        for step in (WIDTH >> k for k in range(1, WIDTH.bit_length())):
-            turned = ir.Constant(INTS, [(k + step) % WIDTH for k in range(WIDTH)])
-            vector = builder.fadd(vector, builder.shuffle_vector(vector, vector, turned), flags=FAST)
-        return builder.extract_element(vector, INT32(0))
+def _lane_sums(typingctx, array, index):
+    """Sums over the lanes of as many vectors as there are lanes, from array[index] on."""
 
-    return types.float32(Lanes), codegen
+    def codegen(context, builder, sig, args):
+        index = context.cast(builder, args[1], sig.args[1], types.intp)
+        vectors = []
+        for k in range(WIDTH):
+            at = builder.add(index, index.type(k * WIDTH))
+            vectors.append(builder.load(address(context, builder, sig, args, 0, at, FLOATS), align=4))
+        even, odd = (ir.Constant(INTS, list(range(first, 2 * WIDTH, 2))) for first in (0, 1))
+        while len(vectors) > 1:  # neighbours are added: half as many numbers of a vector, side by side with another's
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            halves = [[builder.shuffle_vector(a, b, lanes) for lanes in (even, odd)] for a, b in pairs]
+            vectors = [builder.fadd(a, b, flags=FAST) for a, b in halves]
+        return vectors[0]
+
+    return Lanes(array, index), codegen
 
 
 def _times_power_of_two(typingctx, value, power):
@@ -218,6 +226,6 @@ load: Any = intrinsic(_load)
 load_first: Any = intrinsic(_load_first)
 store: Any = intrinsic(_store)
 store_whole: Any = intrinsic(_store_whole)
-lane_sum: Any = intrinsic(_lane_sum)
+lane_sums: Any = intrinsic(_lane_sums)
 times_power_of_two: Any = intrinsic(_times_power_of_two)
 mantissa_and_exponent: Any = intrinsic(_mantissa_and_exponent)
