@@ -145,3 +145,14 @@ def test_filters_and_lists_that_do_not_exist(photos, tmp_path, capsys):
     assert "is no function but a" in fails_after_warnings(capsys, *argv, "--pair-filter", "math:pi")
     assert "no pairs file" in fails_after_warnings(capsys, *argv, "--pairs-file", str(tmp_path / "none.txt"))
     assert not (tmp_path / "m.h5").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes end otherwise there")
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_a_reader_who_has_enough_is_no_error(argument):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "proba", argument]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert done.stderr == "" and done.returncode == 128 + 13

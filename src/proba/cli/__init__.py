@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -38,15 +40,17 @@ def main(argv: list[str] | None = None) -> None:
     """Entry point. Exit code 0: done. 2: wrong usage or unusable input, said in one line."""
     argv = sys.argv[1:] if argv is None else argv
     warnings.formatwarning = lambda message, *_, **__: f"proba: warning: {message}\n"
-    if argv in (["--version"], ["-V"]):
-        print(f"proba {__version__}")
-        return
     try:
-        with _optional_values():
+        try:
             _dispatch(argv)
+        finally:
+            sys.stdout.flush()
     except ProbaError as error:
         print(f"proba: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # whoever read the output, `head` for one, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python still wants to write at its end
+        sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         print(f"proba: {error.filename or 'input/output'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)
@@ -56,13 +60,19 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _dispatch(argv: list[str]) -> None:
-    if argv[:1] == ["bench"]:
-        import_module("proba.cli.bench").main(argv[1:])
-    elif argv and argv[0] in COMMANDS:
-        tyro.cli(_function(argv[0]), prog=f"proba {argv[0]}", args=argv[1:])
-    else:
-        functions = {name: _outline(name) for name in COMMANDS}
-        tyro.extras.subcommand_cli_from_dict(functions, prog="proba", description=DESCRIPTION, args=argv or ["--help"])
+    if argv in (["--version"], ["-V"]):
+        print(f"proba {__version__}")
+        return
+    with _optional_values():
+        if argv[:1] == ["bench"]:
+            import_module("proba.cli.bench").main(argv[1:])
+        elif argv and argv[0] in COMMANDS:
+            tyro.cli(_function(argv[0]), prog=f"proba {argv[0]}", args=argv[1:])
+        else:
+            outlines = {name: _outline(name) for name in COMMANDS}
+            tyro.extras.subcommand_cli_from_dict(
+                outlines, prog="proba", description=DESCRIPTION, args=argv or ["--help"]
+            )
 
 
 def _optional_values() -> ConstructorRegistry:
