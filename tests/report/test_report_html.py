@@ -4,13 +4,14 @@ import json
 from html.parser import HTMLParser
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from proba.cli.align import main as align
 from proba.io.reconstruction_folder import load_reconstruction
 from proba.pipeline import SolveOptions
 from proba.report import folder_summary, write_results
-from proba.report.figures import scene_view, view_axes
+from proba.report.figures import graph_matrix, scene_view, view_axes
 from proba.report.html import SCENES
 from proba.report.pictures import worst_pairs
 
@@ -133,3 +134,9 @@ def test_aligning_redraws_the_scene_and_nothing_else(finished, tmp_path):
     rec = load_reconstruction(tmp_path)[0]
     np.testing.assert_allclose(view_axes(rec, z_up=True)[1], [0, 0, -1])
     assert scene_view(rec, (), from_above=True, z_up=True) in after
+
+
+@pytest.mark.parametrize(("count", "labels"), [(1, 1), (24, 24), (25, 13), (150, 15), (1000, 10)])
+def test_axes_have_room_for_their_numbers(count, labels):
+    svg = graph_matrix([f"{k}.jpg" for k in range(count)], [])
+    assert svg.count("<text") == 2 * labels

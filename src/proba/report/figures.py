@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Collection
 
 import numpy as np
@@ -160,10 +161,17 @@ def graph_matrix(names: list[str], edges: list[dict]) -> str:
                 + (f"<title>{html.escape(tip)}</title>" if tips else "")
                 + "</rect>"
             )
-    for k in range(0, len(names), max(1, -(-len(names) // 24))):
+    for k in _labelled(len(names)):
         middle = margin + (k + 0.5) * cell
         content += text(margin - 4, middle + 3, k, anchor="end", size=9) + text(middle, margin - 6, k, "middle", 9)
     return svg(content, side, side, "view graph as a matrix")
+
+
+def _labelled(count: int) -> range:
+    """Image numbers that an axis has room for: as few as they are long, and round where not all of them."""
+    room = 48 // len(str(count))
+    step = next(step for power in itertools.count() for one in (1, 2, 5) if count <= room * (step := one * 10**power))
+    return range(0, count, step)
 
 
 def residual_bars(images: list[dict]) -> str:
@@ -189,7 +197,7 @@ def residual_bars(images: list[dict]) -> str:
             )
         y = bottom - counts[k] / max(counts.max(), 1) * (bottom - high)
         content += f'<path d="M{x:.1f} {y:.1f}h{size:.1f}" stroke="#f59e0b" stroke-width="2"/>'
-        if k % max(1, -(-len(images) // 24)) == 0:
+        if k in _labelled(len(images)):
             content += text(x + size / 2, bottom + 14, k, anchor="middle", size=10)
     return svg(content, label="median residual of every image")
 
