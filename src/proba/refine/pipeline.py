@@ -43,10 +43,12 @@ POOR_SHARE = 0.75
 """Worlds that explain a smaller part of what is explainable have failed: on halves of the real sets, right ones
 explained 0.84 and more, wrong ones at most 0.57. Another way is tried then, even if two worlds agree: on ten photos of
 a facade, each with its own focal length, two wrong ones agreed at 0.74."""
+SURE_SHARE = 0.9
+"""It is tried as well where a world with no other beside it explains less than this ..."""
 CLEAR_GAIN = 0.02
-"""It is tried as well where no world is good enough by itself and no two agree (then four of 22 seeds ended in a wrong
-world of dino_sparse at 0.93 to 1.01, whose right one explains 1.05), unless a focal length for each image is good
-enough; and taken if it explains this much more. On four photos of imc_reichstag it explains 0.01 more, and is worse."""
+"""... or where no world is good enough by itself and no two agree (so four of 22 seeds ended in a wrong world of
+dino_sparse at 0.93 to 1.01, whose right one explains 1.05), unless a focal length for each image explains as much; and
+taken if it explains this much more. On four photos of imc_reichstag it explains 0.01 more, and is worse."""
 AGREE_DEG, AGREE_SHARE = 0.3, 0.005
 """Two worlds are the same when their rotations and explained shares differ by less ..."""
 AGREE_MIN_SHARE = 0.6
@@ -143,9 +145,8 @@ def refine(
     with clock("cameras"):
         own = _apart(matches, solution, bundle, unplaced, pairs, options)
     share, poor = explained(bundle, pairs), POOR_SHARE * pairs.explainable
-    lost = share < (poor if confirmed else options.good_share)
-    if own and explained(own[0], pairs) >= options.good_share:
-        lost = False
+    sure = options.good_share if len(worlds) > 1 else SURE_SHARE * pairs.explainable
+    lost = share < (poor if confirmed else sure) and not (own and explained(own[0], pairs) >= sure)
     if lost and options.rescue_rounds and bundle.n_images >= MIN_IMAGES:
         with clock("growing"):
             grown, _, left_out = _rescue(grow(bundle, pairs, freedom, good=max(poor, share)), pairs, freedom, options)
