@@ -51,7 +51,7 @@ def join(builder, parts):
 
 
 def transpose(builder, a, b, c, d):
-    """Transpose the 4 x 4 numbers in the lower halves of four vectors, and those in the upper halves."""
+    """Transpose the 4 x 4 numbers of each group of four lanes."""
     ab, cd = ([shuffle(builder, x, y, half) for half in (_LOW, _HIGH)] for x, y in ((a, b), (c, d)))
     return [shuffle(builder, x, y, half) for x, y in zip(ab, cd, strict=True) for half in (_FIRST, _SECOND)]
 

@@ -181,7 +181,7 @@ def residual_bars(images: list[dict]) -> str:
     top = max(float(np.nanmax(values)) if np.isfinite(values).any() else 1.0, 0.1)
     left, right, bottom, high = 40.0, WIDTH - 6.0, HEIGHT - 30.0, 14.0
     step = (right - left) / max(1, len(images))
-    content = ""
+    content, labelled = "", _labelled(len(images))
     for value in np.linspace(0, top, 4):
         y = bottom - value / top * (bottom - high)
         content += text(left - 4, y + 4, f"{value:.2f}", anchor="end", size=10)
@@ -197,7 +197,7 @@ def residual_bars(images: list[dict]) -> str:
             )
         y = bottom - counts[k] / max(counts.max(), 1) * (bottom - high)
         content += f'<path d="M{x:.1f} {y:.1f}h{size:.1f}" stroke="#f59e0b" stroke-width="2"/>'
-        if k in _labelled(len(images)):
+        if k in labelled:
             content += text(x + size / 2, bottom + 14, k, anchor="middle", size=10)
     return svg(content, label="median residual of every image")
 
