@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from typing import TypeVar
 
 import numba
 import torch
 from threadpoolctl import threadpool_limits
 
 from proba.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def set_threads(count: int | None) -> int:
@@ -41,3 +45,13 @@ def one_library_thread() -> Iterator[None]:
 def pool() -> ThreadPoolExecutor:
     """Threads for compiled functions that do not hold the interpreter's lock."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="proba")
+
+
+def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Results of a function that does not hold the interpreter's lock, in the order of the items, on all threads."""
+    count = numba.get_num_threads()
+    shares = [pool().submit(lambda share: [work(item) for item in share], items[k::count]) for k in range(count)]
+    results: list[Result] = [None] * len(items)  # type: ignore[list-item]
+    for k, share in enumerate(shares):
+        results[k::count] = share.result()
+    return results

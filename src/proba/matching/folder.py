@@ -56,6 +56,9 @@ class MatchOptions:
     strong_pairs: int = 2
     """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too. temple_sparse has none
     (SIFT alone: AUC@5 96, with XFeat 76 to 91), dino_sparse 9 of 16 (SIFT alone: RRA@5 20 to 41, with XFeat 100)."""
+    enough: int = 400
+    """auto: a photo with so many verified matches in all its pairs is not weak, strong pairs or not. Those of eth3d_pipes
+    and dino_sparse that need XFeat have 370 at most."""
     weak_share: float = 0.2
     """auto: where more of the photos are weak, all pairs get XFeat: half the pairs with ten times the matches of the
     others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100 each)."""
@@ -278,8 +281,10 @@ class _Run:
 
     def needy(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of photos with too few well supported pairs to be placed safely, and those between pieces."""
-        strong = (self.counts + self.counts.T >= self.options.weak_below).sum(axis=1)  # [N]
+        counts = self.counts + self.counts.T  # [N, N]
+        strong = (counts >= self.options.weak_below).sum(axis=1)  # [N]
         weak = strong < min(self.options.strong_pairs, len(self.photos) - 1)  # [N]
+        weak &= counts.sum(axis=1) < self.options.enough
         if weak.sum() > self.options.weak_share * len(self.photos):
             return pairs
         apart = set(self.between_pieces(pairs))

@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from proba.refine.bundle import FX, Bundle, pixel_rays
+from proba.threads import in_parallel
 
 SAMPLES = 300
 POTENTIAL_PX, SUPPORT_PX = 2.0, 3.0
@@ -33,7 +34,7 @@ class PairAgreement:
             take = rng.permutation(len(x))[:SAMPLES]
             self._points[pair] = x[take], y[take]
         some = list(self._points.values())
-        self.potential = np.array([_explained_by_pair(x, y) for x, y in some])  # [E] share of the matches
+        self.potential = np.array(in_parallel(lambda both: _explained_by_pair(*both), some))  # [E] share of the matches
         # Matches beyond a few hundred say nothing new about a pair.
         self.count = np.array([len(x) for x, _ in some], float)  # [E]
         self._x, self._y = (np.concatenate([np.zeros((0, 2)), *(xy[k] for xy in some)]) for k in (0, 1))  # [M, 2]

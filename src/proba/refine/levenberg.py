@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -14,6 +14,9 @@ from proba.refine.normal_equations import FIRST_DAMPING, N_POSE, Equations
 MAX_DAMPING = 1e10
 MIN_GAIN = 1e-3
 """A step is taken when the cost falls by this part of what the quadratic model promises."""
+SHORT_GAIN, MAX_STRETCH = 1.2, 5.0
+"""Where it falls by more, the step was too short: weighted squares are steeper than the robust cost, whose curvature
+falls with the residual. Then it is made longer, to where a parabola has its minimum: two thirds of the steps."""
 
 
 def minimise(
@@ -27,9 +30,14 @@ def minimise(
     equations = Equations(bundle, used, free, loss_px)
     cost, damping, harder = equations.cost(bundle), FIRST_DAMPING, 2.0
     for _ in range(iterations):
-        moved, promise = _step(equations, bundle, damping)
-        now = equations.cost(moved) if promise > 0 else np.inf
-        gain = (cost - now) / promise if promise > 0 else -1.0
+        step = _step(equations, bundle, damping)
+        moved = step.taken(bundle, equations)
+        now = equations.cost(moved) if step.promise > 0 else np.inf
+        gain = (cost - now) / step.promise if step.promise > 0 else -1.0
+        if gain > SHORT_GAIN:
+            further = step.taken(bundle, equations, min(1 / max(2 - gain, 1e-9), MAX_STRETCH))
+            if (then := equations.cost(further)) < now:
+                moved, now = further, then
         if gain > MIN_GAIN:
             done = cost - now < tolerance * cost
             bundle, cost, harder = moved, now, 2.0
@@ -44,21 +52,33 @@ def minimise(
     return bundle
 
 
-def _step(equations: Equations, bundle: Bundle, damping: float) -> tuple[Bundle, float]:
-    """The bundle after a damped step, and how much the quadratic model says that this lowers the cost."""
+@dataclass(frozen=True, eq=False)
+class _Step:
+    cameras: np.ndarray  # [D]
+    points: np.ndarray  # [P, 3]
+    promise: float
+    """How much the quadratic model says that the step lowers the cost."""
+
+    def taken(self, bundle: Bundle, equations: Equations, stretch: float = 1.0) -> Bundle:
+        """The bundle after so many times the step."""
+        xyz = bundle.xyz.copy()
+        xyz[equations.points] += stretch * self.points
+        return replace(_move_cameras(bundle, equations.columns, stretch * self.cameras), xyz=xyz)
+
+
+def _step(equations: Equations, bundle: Bundle, damping: float) -> _Step:
+    """The damped step from a bundle; none where the equations have no solution."""
     reduced = equations.reduced(bundle, damping)
     system, fixed = reduced.system, np.flatnonzero(reduced.diagonal == 0)
     system[fixed, fixed] = 1.0
     try:
         factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
-        return bundle, 0.0
+        return _Step(np.zeros(len(system)), np.zeros((len(equations.points), 3)), 0.0)
     step = -cho_solve(factor, reduced.gradient)  # [D]
     shifts, promise = equations.follow(bundle, step, damping)
-    xyz = bundle.xyz.copy()
-    xyz[equations.points] += shifts
     promise += 0.5 * float(step @ (damping * reduced.diagonal * step - reduced.slope))
-    return replace(_move_cameras(bundle, equations.columns, step), xyz=xyz), promise
+    return _Step(step, shifts, promise)
 
 
 def _move_cameras(bundle: Bundle, columns: np.ndarray, step: np.ndarray) -> Bundle:

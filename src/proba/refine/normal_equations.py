@@ -14,6 +14,7 @@ from itertools import pairwise
 import numba
 import numpy as np
 
+from proba.kernels.rows import LANES, add_rows, set_row
 from proba.refine.bundle import Bundle, points_in_cameras
 from proba.threads import pool
 
@@ -21,8 +22,14 @@ N_POSE = 6
 FIRST_DAMPING = 1e-4
 LOSS_PER_NOISE = 2.0
 """Scale of a robust loss in standard deviations of the noise."""
+MAX_PRODUCT = 1e200
 MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
 """What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
+
+
+FAST_MATH = {"nnan", "ninf", "nsz", "arcp", "contract", "reassoc"}
+compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST_MATH)
+inlined = numba.njit(nogil=True, error_model="numpy", fastmath=FAST_MATH, forceinline=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +86,23 @@ class Equations:
     def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:
         """The equations, with the diagonal raised by the share `damping`; `group` [P] is the one of each point."""
         group = np.zeros(len(self.points), np.int64) if group is None else group
-        parts = self._share(_reduce, bundle, damping, group, int(group.max(initial=0)) + 1, self.n_columns)
-        half, gradients, slope, diagonal = (sum(arrays) for arrays in zip(*parts, strict=True))
+        parts = self._share(_reduce, bundle, damping, group, int(group.max(initial=0)) + 1)
+        poses, mixed, lenses, of_pose, of_lens = (sum(arrays) for arrays in zip(*parts, strict=True))
+        free = np.arange(mixed.shape[2]) < self.cameras[3][:, None]  # [C, W]
+        half = np.zeros((self.n_columns, self.n_columns))
+        n = N_POSE * bundle.n_images
+        half[:n, :n] = _flat(poses[..., :N_POSE])
+        half[n:, :n] = _flat(mixed[..., :N_POSE])[free.ravel()]
+        half[n:, n:] = _flat(lenses[..., : free.shape[1]])[free.ravel()][:, free.ravel()]
         system = half + half.T
+        vectors = of_pose[..., :N_POSE].reshape(len(of_pose), -1), of_lens[..., : free.shape[1]][:, free]
+        *gradients, slope, diagonal = np.concatenate(vectors, axis=1)  # [D] each
         system[np.diag_indices(self.n_columns)] += damping * diagonal
         free, pull = self.columns >= 0, np.zeros(self.n_columns)  # [C, 6], [D]
         columns = self.columns[free]
         system[columns, columns] += self.prior[free]
         pull[columns] = (self.prior * (bundle.intrinsics - bundle.centred))[free]
-        return Reduced(system, gradients, pull, slope + pull, diagonal)
+        return Reduced(system, np.stack(gradients), pull, slope + pull, diagonal)
 
     def follow(self, bundle: Bundle, step: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
         """Steps [P, 3] of the points when the cameras make theirs, and how much they add to the promised fall."""
@@ -119,7 +134,13 @@ class Equations:
         return [job.result() for job in jobs]
 
 
-@numba.njit(cache=True, nogil=True)
+def _flat(blocks: np.ndarray) -> np.ndarray:
+    """Blocks [R, C, r, c] as the matrix [R * r, C * c]."""
+    rows, columns, height, width = blocks.shape
+    return blocks.swapaxes(1, 2).reshape(rows * height, columns * width)
+
+
+@compiled
 def _cost(first, last, scene, cameras):
     cost = 0.0
     for t in range(first, last):
@@ -127,11 +148,11 @@ def _cost(first, last, scene, cameras):
     return cost
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
 def _cost_of_point(t, point, scene, loss2):
     """Robust cost of the observations of point t if it were there."""
     offset, image, xy, cam_from_world, intrinsics, _ = scene
-    cost = 0.0
+    cost, product = 0.0, 1.0  # the logarithm of a product is cheaper than a sum of logarithms
     for u in range(offset[t], offset[t + 1]):
         pose, k = cam_from_world[image[u]], intrinsics[image[u]]
         x, y, z = _in_camera(pose, point)
@@ -143,15 +164,18 @@ def _cost_of_point(t, point, scene, loss2):
             right = k[0] * factor * a + k[2] - xy[u, 0]
             down = k[1] * factor * b + k[3] - xy[u, 1]
             square = min(right * right + down * down, BEHIND_PX**2)
-        cost += 0.5 * loss2 * np.log1p(square / loss2)
-    return cost
+        product *= 1 + square / loss2
+        if product > MAX_PRODUCT:
+            cost += np.log(product)
+            product = 1.0
+    return 0.5 * loss2 * (cost + np.log(product))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _settle_points(first, last, scene, cameras, iterations):
     xyz, loss2 = scene[5], cameras[5]
     scratch = _scratch(first, last, scene[0])
-    inverse, slope = scratch[6], scratch[7]
+    inverse, slope = scratch[8], scratch[9]
     settled, moved = xyz[first:last].copy(), np.zeros(3)
     for t in range(first, last):
         point, damping = settled[t - first], FIRST_DAMPING
@@ -169,77 +193,96 @@ def _settle_points(first, last, scene, cameras, iterations):
     return settled
 
 
-@numba.njit(cache=True, nogil=True)
-def _reduce(first, last, scene, cameras, damping, group, groups, n):
-    """Of some points: a matrix [D, D] that gives the system when its transpose is added, and the rest of `Reduced`."""
+@compiled
+def _reduce(first, last, scene, cameras, damping, group, groups):
+    """Of some points: the blocks of a matrix that gives the system when its transpose is added, and the vectors of
+    `Reduced`, by image and by camera.
+
+    Rows have LANES numbers, of which the first six or fewer count. Blocks of two poses [N, N, 6, LANES], of the free
+    intrinsics of a camera, W at most, and a pose [C, N, W, LANES], and of those of two cameras [C, C, W, LANES]. The
+    vectors [G + 2, N, LANES] and [G + 2, C, LANES] are the gradients of the groups, the slope and the diagonal.
+    """
     offset, image = scene[0], scene[1]
-    camera_of_image, start = cameras[0], cameras[4]
-    half, gradients, slope, diagonal = np.zeros((n, n)), np.zeros((groups, n)), np.zeros(n), np.zeros(n)
+    camera_of_image, wide = cameras[0], cameras[3]
+    n_images, n_cameras, widest = len(scene[3]), len(wide), wide.max()
+    poses = np.zeros(n_images * n_images * N_POSE * LANES)
+    mixed, lenses = np.zeros(n_cameras * n_images * widest * LANES), np.zeros(n_cameras * n_cameras * widest * LANES)
+    of_pose, of_lens = np.zeros((groups + 2) * n_images * LANES), np.zeros((groups + 2) * n_cameras * LANES)
     scratch = _scratch(first, last, offset)
-    by_camera, residual, coupling, place, size, _, inverse, by_itself, _, _ = scratch
+    by_pose, by_lens, residual, coupling, node, _, _, _, inverse, by_itself, _, _ = scratch
+    of_node = np.zeros(3 * LANES * len(node))  # coupling @ inverse
     for t in range(first, last):
-        begin, count = offset[t], offset[t + 1] - offset[t]
+        begin, count, g = offset[t], offset[t + 1] - offset[t], group[t]
         nodes = _linearise(t, scene[5][t], scene, cameras, damping, scratch)
-        pulls = gradients[group[t]]
-        for m in range(count):
-            right, down, weight = residual[m]
-            pose, own = 6 * image[begin + m], start[camera_of_image[image[begin + m]]]
-            wide = cameras[3][camera_of_image[image[begin + m]]]
-            for a in range(6 + wide):
-                column = pose + a if a < 6 else own + a - 6
-                w_right, w_down = weight * by_camera[m, 0, a], weight * by_camera[m, 1, a]
-                pull = w_right * right + w_down * down
-                slope[column] += pull
-                pulls[column] += pull
-                diagonal[column] += w_right * by_camera[m, 0, a] + w_down * by_camera[m, 1, a]
-                row = half[column]
-                share = 0.5 if a < 6 else 1.0
-                for b in range(6):
-                    row[pose + b] += share * (w_right * by_camera[m, 0, b] + w_down * by_camera[m, 1, b])
-                if a >= 6:
-                    for b in range(wide):
-                        row[own + b] += 0.5 * (w_right * by_camera[m, 0, 6 + b] + w_down * by_camera[m, 1, 6 + b])
         for one in range(nodes):
-            for a in range(size[one]):
-                x, y, z = 0.0, 0.0, 0.0
-                for i in range(3):
-                    x += coupling[one, i, a] * inverse[i, 0]
-                    y += coupling[one, i, a] * inverse[i, 1]
-                    z += coupling[one, i, a] * inverse[i, 2]
-                pulls[place[one] + a] -= x * by_itself[0] + y * by_itself[1] + z * by_itself[2]
-                row = half[place[one] + a]
-                for other in range(one):
-                    column = place[other]
-                    if size[other] == 6:  # a known length makes vector instructions
-                        for b in range(6):
-                            row[column + b] -= (
-                                x * coupling[other, 0, b] + y * coupling[other, 1, b] + z * coupling[other, 2, b]
-                            )
+            rows = _three_rows(3 * LANES * one)
+            for i in range(3):
+                set_row(of_node, rows[i], (inverse[i, 0], inverse[i, 1], inverse[i, 2]), coupling, rows)
+            start = (g * n_images + node[one]) * LANES if one < count else (g * n_cameras + node[one]) * LANES
+            pull = (-by_itself[0], -by_itself[1], -by_itself[2])
+            add_rows(of_pose if one < count else of_lens, start, pull, of_node, rows)
+        for m in range(count):
+            n, camera = image[begin + m], camera_of_image[image[begin + m]]
+            right, down, weight = residual[m, 0], residual[m, 1], residual[m, 2]
+            rows = (2 * LANES * m, 2 * LANES * m + LANES)
+            for k in (g, groups):
+                add_rows(of_pose, (k * n_images + n) * LANES, (weight * right, weight * down), by_pose, rows)
+                add_rows(of_lens, (k * n_cameras + camera) * LANES, (weight * right, weight * down), by_lens, rows)
+            block = n * (n_images + 1) * N_POSE * LANES
+            for a in range(N_POSE):
+                across, along = weight * by_pose[rows[0] + a], weight * by_pose[rows[1] + a]
+                of_pose[((groups + 1) * n_images + n) * LANES + a] += (
+                    across * by_pose[rows[0] + a] + along * by_pose[rows[1] + a]
+                )
+                add_rows(poses, block + a * LANES, (0.5 * across, 0.5 * along), by_pose, rows)
+            for a in range(wide[camera]):
+                across, along = weight * by_lens[rows[0] + a], weight * by_lens[rows[1] + a]
+                of_lens[((groups + 1) * n_cameras + camera) * LANES + a] += (
+                    across * by_lens[rows[0] + a] + along * by_lens[rows[1] + a]
+                )
+                block = ((camera * n_images + n) * widest + a) * LANES
+                add_rows(mixed, block, (across, along), by_pose, rows)
+                block = (camera * (n_cameras + 1) * widest + a) * LANES
+                add_rows(lenses, block, (0.5 * across, 0.5 * along), by_lens, rows)
+        for one in range(nodes):  # what the points take away, since they follow
+            own = 3 * LANES * one
+            for other in range(one + 1):
+                rows, share = _three_rows(3 * LANES * other), -0.5 if other == one else -1.0
+                for a in range(N_POSE if one < count else wide[node[one]]):
+                    factors = share * of_node[own + a], share * of_node[own + LANES + a], share * of_node[own + 2 * LANES + a]
+                    if one < count:
+                        add_rows(poses, ((node[one] * n_images + node[other]) * N_POSE + a) * LANES, factors, coupling, rows)
+                    elif other < count:
+                        add_rows(mixed, ((node[one] * n_images + node[other]) * widest + a) * LANES, factors, coupling, rows)
                     else:
-                        for b in range(size[other]):
-                            row[column + b] -= (
-                                x * coupling[other, 0, b] + y * coupling[other, 1, b] + z * coupling[other, 2, b]
-                            )
-                for b in range(size[one]):
-                    row[place[one] + b] -= 0.5 * (
-                        x * coupling[one, 0, b] + y * coupling[one, 1, b] + z * coupling[one, 2, b]
-                    )
-    return half, gradients, slope, diagonal
+                        add_rows(lenses, ((node[one] * n_cameras + node[other]) * widest + a) * LANES, factors, coupling, rows)
+    return (
+        poses.reshape(n_images, n_images, N_POSE, LANES),
+        mixed.reshape(n_cameras, n_images, widest, LANES),
+        lenses.reshape(n_cameras, n_cameras, widest, LANES),
+        of_pose.reshape(groups + 2, n_images, LANES),
+        of_lens.reshape(groups + 2, n_cameras, LANES),
+    )
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
+def _three_rows(first):
+    return first, first + LANES, first + 2 * LANES
+
+
+@compiled
 def _follow(first, last, scene, cameras, damping, step):
     shifts, promise = np.zeros((last - first, 3)), 0.0
     scratch = _scratch(first, last, scene[0])
-    _, _, coupling, place, size, normal, inverse, by_itself, _, _ = scratch
+    _, _, _, coupling, _, place, size, normal, inverse, by_itself, _, _ = scratch
     for t in range(first, last):
         nodes = _linearise(t, scene[5][t], scene, cameras, damping, scratch)
         x, y, z = by_itself
         for one in range(nodes):
             for a in range(size[one]):
-                x += coupling[one, 0, a] * step[place[one] + a]
-                y += coupling[one, 1, a] * step[place[one] + a]
-                z += coupling[one, 2, a] * step[place[one] + a]
+                x += coupling[3 * LANES * one + a] * step[place[one] + a]
+                y += coupling[3 * LANES * one + LANES + a] * step[place[one] + a]
+                z += coupling[3 * LANES * one + 2 * LANES + a] * step[place[one] + a]
         for i in range(3):
             shift = -(inverse[i, 0] * x + inverse[i, 1] * y + inverse[i, 2] * z)
             shifts[t - first, i] = shift
@@ -247,12 +290,12 @@ def _follow(first, last, scene, cameras, damping, step):
     return shifts, promise
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _point_variances(first, last, scene, cameras, noise2, covariance):
     variance = np.zeros(last - first)
     scratch = _scratch(first, last, scene[0])
-    _, _, coupling, place, size, _, inverse, _, _, _ = scratch
-    gain = np.zeros((len(coupling), 6, 3))
+    _, _, _, coupling, _, place, size, _, inverse, _, _, _ = scratch
+    gain = np.zeros((len(place), 6, 3))
     for t in range(first, last):
         nodes = _linearise(t, scene[5][t], scene, cameras, 0.0, scratch)
         total = noise2 * (inverse[0, 0] + inverse[1, 1] + inverse[2, 2])
@@ -261,7 +304,7 @@ def _point_variances(first, last, scene, cameras, noise2, covariance):
                 for i in range(3):
                     along = 0.0
                     for j in range(3):
-                        along += coupling[one, j, a] * inverse[j, i]
+                        along += coupling[(3 * one + j) * LANES + a] * inverse[j, i]
                     gain[one, a, i] = along
             for other in range(one + 1):
                 twice = 1.0 if other == one else 2.0
@@ -276,18 +319,21 @@ def _point_variances(first, last, scene, cameras, noise2, covariance):
     return variance
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _scratch(first, last, offset):
-    """Where `_linearise` writes to: of each observation the derivatives by its camera [2, 12], the free intrinsics
-    first, and residual and weight [3]; of each node the coupling with the point [3, 6], first column and width; of the
-    point the normal matrix [3, 3], its damped inverse, and the gradient [3]; derivatives of one observation."""
+    """Where `_linearise` writes to: of each observation the derivatives by its pose and by the free intrinsics of its
+    camera [2, LANES], and residual and weight [3]; of each node the coupling with the point [3, LANES], which image or
+    camera it is, and its first column and their number; of the point the normal matrix [3, 3], its damped inverse, and
+    the gradient [3]; derivatives of one observation."""
     longest = 1
     for t in range(first, last):
         longest = max(longest, offset[t + 1] - offset[t])
     return (
-        np.zeros((longest, 2, 12)),
+        np.zeros(2 * LANES * longest),
+        np.zeros(2 * LANES * longest),
         np.zeros((longest, 3)),
-        np.zeros((2 * longest, 3, 6)),
+        np.zeros(2 * longest * 3 * LANES),
+        np.zeros(2 * longest, np.int64),
         np.zeros(2 * longest, np.int64),
         np.zeros(2 * longest, np.int64),
         np.zeros((3, 3)),
@@ -298,13 +344,13 @@ def _scratch(first, last, offset):
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
 def _linearise(t, point, scene, cameras, damping, scratch):
     """Linearise the observations of point t where it is said to be. Returns how many nodes it couples: the poses that
     see it, and the intrinsics of their cameras, each once."""
     offset, image, xy, cam_from_world, intrinsics, _ = scene
     camera_of_image, one_focal, kind, wide, start, loss2 = cameras
-    by_camera, residual, coupling, place, size, normal, inverse, slope, full, by_point = scratch
+    by_pose, by_lens, residual, coupling, node, place, size, normal, inverse, slope, full, by_point = scratch
     begin, count = offset[t], offset[t + 1] - offset[t]
     nodes = count
     normal[:] = 0
@@ -320,29 +366,30 @@ def _linearise(t, point, scene, cameras, damping, scratch):
             slope[i] += weight * (by_point[0, i] * right + by_point[1, i] * down)
             for j in range(3):
                 normal[i, j] += weight * (by_point[0, i] * by_point[0, j] + by_point[1, i] * by_point[1, j])
-        place[m], size[m] = 6 * n, 6
-        node = count
-        while node < nodes and place[node] != start[camera]:
-            node += 1
-        if node == nodes and wide[camera]:
-            place[node], size[node] = start[camera], wide[camera]
-            coupling[node] = 0
+        rows = (2 * LANES * m, 2 * LANES * m + LANES)
+        for a in range(N_POSE):
+            free, column = a < wide[camera], N_POSE + kind[camera, a]
+            for row in range(2):
+                by_pose[rows[row] + a] = full[row, a]
+                by_lens[rows[row] + a] = full[row, column] if free else 0.0
+        node[m], place[m], size[m] = n, N_POSE * n, N_POSE
+        own = count
+        while own < nodes and node[own] != camera:
+            own += 1
+        if own == nodes and wide[camera]:
+            node[own], place[own], size[own] = camera, start[camera], wide[camera]
+            coupling[3 * LANES * own : 3 * LANES * (own + 1)] = 0
             nodes += 1
-        for a in range(6 + wide[camera]):
-            column = a if a < 6 else 6 + kind[camera, a - 6]
-            across, along = full[0, column], full[1, column]
-            by_camera[m, 0, a], by_camera[m, 1, a] = across, along
-            for i in range(3):
-                value = weight * (across * by_point[0, i] + along * by_point[1, i])
-                if a < 6:
-                    coupling[m, i, a] = value
-                else:
-                    coupling[node, i, a - 6] += value
+        for i in range(3):
+            factors = weight * by_point[0, i], weight * by_point[1, i]
+            set_row(coupling, (3 * m + i) * LANES, factors, by_pose, rows)
+            if wide[camera]:
+                add_rows(coupling, (3 * own + i) * LANES, factors, by_lens, rows)
     _damped_inverse(normal, damping, inverse)
     return nodes
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _in_camera(pose, point):
     """A point in the frame of a camera [3, 4]."""
     x = pose[0, 0] * point[0] + pose[0, 1] * point[1] + pose[0, 2] * point[2] + pose[0, 3]
@@ -351,7 +398,7 @@ def _in_camera(pose, point):
     return x, y, z
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
 def derivatives(pose, k, one_focal, point, xy, loss2, full, by_point):
     """Residual right and down, and its weight; derivatives by camera [2, 12] and point [2, 3] are written in place."""
     x, y, z = _in_camera(pose, point)
@@ -386,7 +433,7 @@ def derivatives(pose, k, one_focal, point, xy, loss2, full, by_point):
     return right, down, 1 / (1 + (right * right + down * down) / loss2)
 
 
-@numba.njit(cache=True, nogil=True)
+@inlined
 def _damped_inverse(normal, damping, inverse):
     """Inverse of a symmetric matrix [3, 3] whose diagonal is raised by the share `damping`, in place."""
     a, d, f = (

@@ -9,6 +9,7 @@ import torch
 from proba.geometry.epipolar import two_view_depths
 from proba.solver.problem import Problem
 from proba.solver.worlds import World
+from proba.threads import in_parallel
 
 SEEDED = "two-view"
 FOV_DEG_TRUSTED = (10.0, 120.0)
@@ -25,12 +26,11 @@ def two_view_start(problem: Problem) -> World | None:
     graph = problem.graph
     poses = torch.eye(4, dtype=torch.float64).repeat(problem.n_images, 1, 1)
     poses[:, :3, :3] = problem.start_rotation
-    for child, parent in enumerate(graph.parent):
-        if parent < 0:
-            continue
-        relative = _parent_from_child(problem, int(parent), child, log_tan)
-        if relative is not None:
-            poses[child] = torch.from_numpy(relative)
+    children = np.flatnonzero(graph.parent >= 0).tolist()
+    relative = in_parallel(lambda child: _parent_from_child(problem, int(graph.parent[child]), child, log_tan), children)
+    for child, pose in zip(children, relative, strict=True):
+        if pose is not None:
+            poses[child] = torch.from_numpy(pose)
     return World(name=SEEDED, fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses)
 
 
@@ -49,28 +49,31 @@ def _log_tan(problem: Problem) -> float | None:
     if problem.known_log_tan is not None:
         return float(problem.known_log_tan.mean())
     graph = problem.graph
-    values, weights = [], []
-    low, high = (np.log(np.tan(np.radians(fov) / 2)) for fov in FOV_DEG_TRUSTED)
-    for e in np.argsort(-graph.similarity, kind="stable")[:MAX_FOCAL_EDGES]:
-        x, y = _rays(problem, *map(int, graph.edges[e]))
-        if len(x) < 20:
-            continue
-        # Unit: half the longest side; two pixels of a 1024 px image.
-        pair, info = poselib.estimate_shared_focal_relative_pose(
-            x, y, [0.0, 0.0], {"max_epipolar_error": 2 / 512, **RANSAC}, {}
-        )
-        focal = pair.camera1.focal()
-        if info["num_inliers"] < 15 or not np.isfinite(focal) or focal <= 0:
-            continue
-        log_tan = -np.log(focal)
-        if low < log_tan < high:
-            values.append(log_tan)
-            weights.append(info["num_inliers"] * info["inlier_ratio"])
-    if not values:
+    strongest = np.argsort(-graph.similarity, kind="stable")[:MAX_FOCAL_EDGES]
+    rays = [_rays(problem, *map(int, graph.edges[e])) for e in strongest]
+    found = [estimate for estimate in in_parallel(lambda both: _six_point_log_tan(*both), rays) if estimate is not None]
+    if not found:
         return None
+    values, weights = np.array(found).T  # [F] each
     order = np.argsort(values)
-    cumulative = np.cumsum(np.array(weights)[order])
-    return float(np.array(values)[order][np.searchsorted(cumulative, cumulative[-1] / 2)])
+    cumulative = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(cumulative, cumulative[-1] / 2)])
+
+
+def _six_point_log_tan(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | None:
+    """Estimate from the matches [M, 2] of one edge, and its weight."""
+    if len(x) < 20:
+        return None
+    # Unit: half the longest side; two pixels of a 1024 px image.
+    pair, info = poselib.estimate_shared_focal_relative_pose(
+        x, y, [0.0, 0.0], {"max_epipolar_error": 2 / 512, **RANSAC}, {}
+    )
+    focal = pair.camera1.focal()
+    if info["num_inliers"] < 15 or not np.isfinite(focal) or focal <= 0:
+        return None
+    low, high = (np.log(np.tan(np.radians(fov) / 2)) for fov in FOV_DEG_TRUSTED)
+    log_tan = -np.log(focal)
+    return (log_tan, info["num_inliers"] * info["inlier_ratio"]) if low < log_tan < high else None
 
 
 def _parent_from_child(problem: Problem, parent: int, child: int, log_tan: float) -> np.ndarray | None:
