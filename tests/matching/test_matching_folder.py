@@ -1,6 +1,7 @@
 """From a folder to a matches file: verification, pair choice, store, resume."""
 
 import json
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -214,7 +215,7 @@ def test_a_damaged_file_cannot_be_resumed(folder, tmp_path):
 
 
 def test_auto_adds_xfeat_where_sift_is_weak(folder, tmp_path):
-    options = MatchOptions(weak_below=10**6, pairs=PairOptions(mode="sequential", window=1))
+    options = MatchOptions(weak_below=10**6, enough=10**6, pairs=PairOptions(mode="sequential", window=1))
     auto = match_folder(folder, tmp_path / "auto.h5", options)
     sift = match_folder(folder, tmp_path / "sift.h5", MatchOptions(matcher="sift", pairs=options.pairs))
     assert auto.matches > sift.matches
@@ -222,6 +223,8 @@ def test_auto_adds_xfeat_where_sift_is_weak(folder, tmp_path):
         origin = json.loads(file[".proba/matching"][()])
     assert {entry["matcher"] for entry in origin["settings"].values()} == {"sift", "xfeat"}
     assert all(len(parts) == 2 for _, _, parts in origin["pairs"])
+    many_in_all = match_folder(folder, tmp_path / "enough.h5", replace(options, enough=100))
+    assert many_in_all.matches == sift.matches
 
 
 def test_auto_is_more_selective_between_pieces(folder, tmp_path, monkeypatch):
@@ -249,7 +252,7 @@ def test_auto_adds_xfeat_for_a_piece_apart(folder, tmp_path):
 
 
 def test_matches_do_not_depend_on_the_number_of_jobs(folder, tmp_path):
-    options = MatchOptions(weak_below=10**6)  # so that XFeat works on all pairs as well
+    options = MatchOptions(weak_below=10**6, enough=10**6)  # so that XFeat works on all pairs as well
     one, three = tmp_path / "one.h5", tmp_path / "three.h5"
     match_folder(folder, one, options, jobs=1)
     match_folder(folder, three, options, jobs=3)

@@ -125,7 +125,7 @@ def test_nearest_neighbours_equal_the_plain_computation(monkeypatch, native, neg
     np.testing.assert_array_equal(near.columns, forward[rows])
     np.testing.assert_allclose(near.best * 174**2, product.max(axis=1)[rows], rtol=1e-6)
     np.testing.assert_allclose(near.second * 174**2, np.sort(product, axis=1)[rows, -2], rtol=1e-6)
-    keep = nearest.passes_ratio(near.best, near.second, 0.9)
+    keep = nearest.distance_ratio(near.best, near.second) < 0.9
     assert 0 < keep.sum() < len(keep)
     assert len(nearest.mutual_nearest(one[:0], other).rows) == len(nearest.mutual_nearest(one, other[:0]).rows) == 0
 

@@ -7,14 +7,17 @@ llff_fern and by 3 % on eth3d_pipes (medians), maps fitted to the points alone b
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solveh_banded
 from scipy.ndimage import distance_transform_edt
 from scipy.spatial import cKDTree
 
+from proba.dense.banded import solve_banded
 from proba.reconstruction import Camera, Reconstruction
+from proba.threads import in_parallel
 
 SIDE = 64
 """Cells along each side of a fitted map; 32 cells miss held-out points by a fifth more."""
+BAND = SIDE + 2
+"""Cells from one to the one below and to the right, with both."""
 MIN_OBSERVATIONS = 8
 """Images that see fewer points keep the map they had."""
 SMOOTHNESS = 0.03
@@ -70,12 +73,15 @@ def fit_maps(reconstruction: Reconstruction) -> tuple[np.ndarray, np.ndarray]:
     log_depth, log_variance = _previous_maps(reconstruction, typical)
     order = np.argsort(points.obs_image, kind="stable")
     bounds = np.searchsorted(points.obs_image[order], np.arange(len(log_depth) + 1))  # [N + 1]
-    for n in range(len(log_depth)):
+
+    def fit(n: int) -> None:
         mine = order[bounds[n] : bounds[n + 1]]
         mine = mine[front[mine]]
         if len(mine) >= MIN_OBSERVATIONS:
             log_depth[n], variance = _fit_with_variance(relative[mine], np.log(depth[mine]))
             log_variance[n] = np.log(variance) + 2 * log_depth[n]
+
+    in_parallel(fit, range(len(log_depth)))
     return log_depth.astype(np.float32), log_variance.astype(np.float32)
 
 
@@ -144,7 +150,7 @@ class _Fit:
         offset = self.index[:, :, None] - self.index[:, None, :]  # [K, 4, 4]
         self.observation, row, column = np.nonzero(offset >= 0)  # [M]
         self.product = self.weight[self.observation, row] * self.weight[self.observation, column]  # [M]
-        self.place = (offset * SIDE * SIDE + self.index[:, None, :])[self.observation, row, column]  # [M]
+        self.place = (self.index[:, None, :] * BAND + offset)[self.observation, row, column]  # [M]
         flat = np.full(SIDE * SIDE, np.median(values))
         if trust is None or bond is None:
             trust, bond = np.ones(len(values)), np.full(self.edges.shape[1], SMOOTHNESS)
@@ -168,12 +174,11 @@ class _Fit:
     def _solve(self, trust: np.ndarray, bond: np.ndarray, values: np.ndarray, start: np.ndarray) -> np.ndarray:
         """The normal equations: observations weigh `trust` [K], differences of neighbours `bond` [E]."""
         n_cells, (first, second) = SIDE * SIDE, self.edges
-        band = np.bincount(self.place, trust[self.observation] * self.product, (SIDE + 2) * n_cells)
-        band = band.reshape(SIDE + 2, n_cells)
-        band[0] += np.bincount(first, bond, n_cells) + np.bincount(second, bond, n_cells) + 1e-6
-        band[second - first, first] -= bond
+        band = np.bincount(self.place, trust[self.observation] * self.product, n_cells * BAND).reshape(n_cells, BAND)
+        band[:, 0] += np.bincount(first, bond, n_cells) + np.bincount(second, bond, n_cells) + 1e-6
+        band[first, second - first] -= bond
         right = np.bincount(self.index.ravel(), ((trust * values)[:, None] * self.weight).ravel(), n_cells)
-        return solveh_banded(band, right + 1e-6 * start, lower=True, check_finite=False)
+        return solve_banded(band, right + 1e-6 * start)
 
 
 def _cauchy(residual: np.ndarray, width: float) -> np.ndarray:

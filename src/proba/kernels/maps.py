@@ -23,7 +23,7 @@ def move_maps(
     return shift
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def _move_maps(maps, direction, depth_rate, variance_rate, decay, n_variances, shift):
     worlds, images, side, _, channels = maps.shape
     low, high = np.float32(LOG_VARIANCE_RANGE[0]), np.float32(LOG_VARIANCE_RANGE[1])
@@ -33,18 +33,16 @@ def _move_maps(maps, direction, depth_rate, variance_rate, decay, n_variances, s
         for n in range(images):
             for y in range(side - 1):
                 for x in range(side - 1):
-                    cell, step = maps[b, n, y, x], direction[b, n, y, x]
-                    cell[0] -= depth_rate * (step[0] + decay * cell[0])
+                    maps[b, n, y, x, 0] -= depth_rate * (direction[b, n, y, x, 0] + decay * maps[b, n, y, x, 0])
                     for c in range(1, channels):
-                        cell[c] -= variance_rate * (step[c] + decay * cell[c])
-                    total += cell[0]
+                        maps[b, n, y, x, c] -= variance_rate * (direction[b, n, y, x, c] + decay * maps[b, n, y, x, c])
+                    total += maps[b, n, y, x, 0]
         mean = total / max(1, images * (side - 1) * (side - 1))
         shift[b] = mean
-        off = np.float32(mean)
+        off, twice = np.float32(mean), np.float32(2) * np.float32(mean)
         for n in range(images):
             for y in range(side - 1):
                 for x in range(side - 1):
-                    cell = maps[b, n, y, x]
-                    cell[0] = min(max(cell[0] - off, -deepest), deepest)
+                    maps[b, n, y, x, 0] = min(max(maps[b, n, y, x, 0] - off, -deepest), deepest)
                     for c in range(1, 1 + n_variances):
-                        cell[c] = min(max(cell[c] - 2 * off, low), high)
+                        maps[b, n, y, x, c] = min(max(maps[b, n, y, x, c] - twice, low), high)

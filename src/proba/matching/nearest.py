@@ -205,6 +205,7 @@ def _call(builder, name, result, *values):
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
 
 
-def passes_ratio(best: np.ndarray, second: np.ndarray, ratio: float) -> np.ndarray:  # [M] bool
-    """Lowe's test on the distances of unit descriptors with these cosines."""
-    return (2 - 2 * best).clip(0) < ratio**2 * (2 - 2 * second).clip(0)
+def distance_ratio(best: np.ndarray, second: np.ndarray) -> np.ndarray:  # [M] float32
+    """Lowe's ratio of the distances of unit descriptors with these cosines; 1 where both are at no distance."""
+    nearest, next_ = (2 - 2 * best).clip(0), (2 - 2 * second).clip(0)
+    return np.sqrt(np.divide(nearest, next_, out=np.ones_like(nearest), where=next_ > 0))

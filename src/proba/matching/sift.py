@@ -10,7 +10,7 @@ import numpy as np
 from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
-from proba.matching.nearest import codes, mutual_nearest, passes_ratio
+from proba.matching.nearest import codes, distance_ratio, mutual_nearest
 from proba.matching.verify import VerifyOptions
 
 
@@ -63,12 +63,13 @@ class Sift:
 
     def match(self, one: Features, other: Features) -> PairMatches:
         near = mutual_nearest(one["descriptors"], other["descriptors"])
-        keep = passes_ratio(near.best, near.second, self.options.ratio)
+        ratio = distance_ratio(near.best, near.second)  # [M]
+        keep = ratio < self.options.ratio
         points_i = one["points"][near.rows[keep]]  # [M, 2]
         points_j = other["points"][near.columns[keep]]  # [M, 2]
         # A keypoint with two orientations has two descriptors, and may be matched by both.
         _, first = np.unique(np.hstack([points_i, points_j]), axis=0, return_index=True)
-        return PairMatches(points_i[first], points_j[first], near.best[keep][first])
+        return PairMatches(points_i[first], points_j[first], 1 - ratio[keep][first])
 
 
 def _detect_opencv(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, np.ndarray]:

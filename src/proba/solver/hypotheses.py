@@ -54,31 +54,36 @@ class EpipolarScore:
         self.weight = self.valid.float() * (matches.count.clamp(max=300).float()[:, None] / take.clamp(min=1))
 
     def errors(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sampson distance in 1024ths of the longest side, and whether a match is in front of both cameras, [E, K]."""
-        pose = j_from_i.float()  # [E, 4, 4]
-        tan = tan.float()  # [N, 2]
-        ray_i = _homogeneous(self.xy_i * tan[self.i, None])  # [E, K, 3]
-        ray_j = _homogeneous(self.xy_j * tan[self.j, None])
-        rotation, translation = pose[:, :3, :3], pose[:, :3, 3]
+        """Sampson distance in 1024ths of the longest side, and whether a match is in front of both cameras.
+
+        [..., E, K] of poses [..., E, 4, 4] and tangents [..., N, 2].
+        """
+        pose, tan = j_from_i.float(), tan.float()
+        ray_i = _homogeneous(self.xy_i * tan[..., self.i, None, :])  # [..., E, K, 3]
+        ray_j = _homogeneous(self.xy_j * tan[..., self.j, None, :])
+        rotation, translation = pose[..., :3, :3], pose[..., :3, 3]
         essential = so3.hat(translation) @ rotation
         line_j = ray_i @ essential.transpose(-1, -2)
         line_i = ray_j @ essential
         gradient = (line_j[..., :2] ** 2).sum(-1) + (line_i[..., :2] ** 2).sum(-1)
         sampson = (ray_j * line_j).sum(-1).abs() / (gradient + 1e-20).sqrt()
-        focal = 512 / (tan[self.i, 0] * tan[self.j, 0]).sqrt()
+        focal = 512 / (tan[..., self.i, 0] * tan[..., self.j, 0]).sqrt()  # [..., E]
         turned = ray_i @ rotation.transpose(-1, -2)
-        t = translation[:, None].expand_as(turned)
+        t = translation[..., None, :].expand_as(turned)
         normal = torch.linalg.cross(ray_j, turned)
         depth_i = -(normal * torch.linalg.cross(ray_j, t)).sum(-1)
         depth_j = -(torch.linalg.cross(turned, t) * normal).sum(-1)
-        return sampson * focal[:, None], (depth_i > 0) & (depth_j > 0)
+        return sampson * focal[..., None], (depth_i > 0) & (depth_j > 0)
 
-    def share(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> tuple[float, float]:
-        """Weighted share of supporting matches, and their median epipolar distance in pixels of a 1024 px image."""
-        error, front = self.errors(j_from_i, tan)
+    def shares(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> list[tuple[float, float]]:
+        """Of each world: weighted share of supporting matches, and their median epipolar distance in pixels of a 1024 px
+        image; poses [B, E, 4, 4] and tangents [B, N, 2]."""
+        error, front = self.errors(j_from_i, tan)  # [B, E, K]
         good = (error < SAMPSON_PX) & front
-        share = float((good * self.weight).sum() / self.weight.sum().clamp(min=1e-9))
-        return share, float(error[self.valid].median()) if bool(self.valid.any()) else float("nan")
+        share = (good * self.weight).sum((1, 2)) / self.weight.sum().clamp(min=1e-9)  # [B]
+        if not bool(self.valid.any()):
+            return [(value, float("nan")) for value in share.tolist()]
+        return list(zip(share.tolist(), error[:, self.valid].median(1).values.tolist(), strict=True))
 
 
 def _homogeneous(xy: torch.Tensor) -> torch.Tensor:

@@ -297,9 +297,7 @@ class Solver:
     def epipolar(self, score: EpipolarScore | None = None) -> list[tuple[float, float]]:
         """Share of supporting matches and median epipolar distance of every world."""
         score = score or self.score
-        poses = self.tree.edge_poses(self.worlds.parent_from_child)
-        tan = self.image_log_tan().exp()
-        return [score.share(poses[b], tan[b]) for b in range(len(self.worlds.names))]
+        return score.shares(self.tree.edge_poses(self.worlds.parent_from_child), self.image_log_tan().exp())
 
     def _keep(self, count: int) -> None:
         """Prune all but the best; the seeded world stays, the only one that does not fail in the way of the others."""
