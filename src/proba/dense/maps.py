@@ -174,7 +174,8 @@ class _Fit:
     def _solve(self, trust: np.ndarray, bond: np.ndarray, values: np.ndarray, start: np.ndarray) -> np.ndarray:
         """The normal equations: observations weigh `trust` [K], differences of neighbours `bond` [E]."""
         n_cells, (first, second) = SIDE * SIDE, self.edges
-        band = np.bincount(self.place, trust[self.observation] * self.product, n_cells * BAND).reshape(n_cells, BAND)
+        weight = trust[self.observation] * self.product  # [M]
+        band: np.ndarray = np.bincount(self.place, weight, n_cells * BAND).reshape(n_cells, BAND)
         band[:, 0] += np.bincount(first, bond, n_cells) + np.bincount(second, bond, n_cells) + 1e-6
         band[first, second - first] -= bond
         right = np.bincount(self.index.ravel(), ((trust * values)[:, None] * self.weight).ravel(), n_cells)

@@ -12,9 +12,10 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from proba.kernels.simd import FAST, INT32, address
+from proba.kernels.simd import INT32, address
 
 LANES = 8
+_FAST = ("nsz", "contract")
 _DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 
 
@@ -26,8 +27,8 @@ def _sum_of_rows(context, builder, sig, args):
     for factor, place in zip(factors, places, strict=True):
         spread = builder.shuffle_vector(builder.insert_element(nothing, factor, INT32(0)), nothing, everywhere)
         row = builder.load(address(context, builder, sig, args, 3, place, _DOUBLES), align=8)
-        product = builder.fmul(spread, row, flags=FAST)
-        total = product if total is None else builder.fadd(total, product, flags=FAST)
+        product = builder.fmul(spread, row, flags=_FAST)
+        total = product if total is None else builder.fadd(total, product, flags=_FAST)
     return total
 
 
@@ -48,7 +49,7 @@ def _add_rows(typingctx, target, at, factors, source, places):
     def codegen(context, builder, sig, args):
         total = _sum_of_rows(context, builder, sig, args)
         pointer = address(context, builder, sig, args, 0, 1, _DOUBLES)
-        builder.store(builder.fadd(builder.load(pointer, align=8), total, flags=FAST), pointer, align=8)
+        builder.store(builder.fadd(builder.load(pointer, align=8), total, flags=_FAST), pointer, align=8)
         return context.get_dummy_value()
 
     return types.void(target, at, factors, source, places), codegen

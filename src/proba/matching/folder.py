@@ -57,8 +57,8 @@ class MatchOptions:
     """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too. temple_sparse has none
     (SIFT alone: AUC@5 96, with XFeat 76 to 91), dino_sparse 9 of 16 (SIFT alone: RRA@5 20 to 41, with XFeat 100)."""
     enough: int = 400
-    """auto: a photo with so many verified matches in all its pairs is not weak, strong pairs or not. Those of eth3d_pipes
-    and dino_sparse that need XFeat have 370 at most."""
+    """auto: a photo with so many verified matches in all its pairs is not weak, strong pairs or not. Those of
+    eth3d_pipes and dino_sparse that need XFeat have 370 at most."""
     weak_share: float = 0.2
     """auto: where more of the photos are weak, all pairs get XFeat: half the pairs with ten times the matches of the
     others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100 each)."""

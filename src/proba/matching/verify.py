@@ -35,9 +35,9 @@ class VerifyOptions:
     planar_share: float = 0.85
     """A pair is flagged as planar (or turned in place) if one homography explains this share of its inliers."""
     iterations: int = 3000
-    """Most samples that are drawn, from the matches of the highest scores first (PROSAC). With SIFT, castle_p19 keeps 82
-    true pairs and a false one, tum_fr1_xyz 172 and 9; 10,000 samples from all matches alike 81 and 1, 169 and 11, in
-    twice the time."""
+    """Most samples that are drawn, from the matches of the highest scores first (PROSAC). With SIFT, castle_p19 keeps
+    82 true pairs and a false one, tum_fr1_xyz 172 and 9; 10,000 samples from all matches alike 81 and 1, 169 and 11,
+    in twice the time."""
     min_iterations: int = 100
     """Least; poselib's 1000 find the same matches where most agree, in three times the time."""
     confidence: float = 0.999

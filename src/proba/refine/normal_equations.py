@@ -22,12 +22,11 @@ N_POSE = 6
 FIRST_DAMPING = 1e-4
 LOSS_PER_NOISE = 2.0
 """Scale of a robust loss in standard deviations of the noise."""
-MAX_PRODUCT = 1e200
+MAX_PRODUCT = 1e200  # of numbers below 1e100
 MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
 """What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
 
-
-FAST_MATH = {"nnan", "ninf", "nsz", "arcp", "contract", "reassoc"}
+FAST_MATH = {"nsz", "arcp", "contract", "reassoc"}
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST_MATH)
 inlined = numba.njit(nogil=True, error_model="numpy", fastmath=FAST_MATH, forceinline=True)
 
@@ -87,22 +86,17 @@ class Equations:
         """The equations, with the diagonal raised by the share `damping`; `group` [P] is the one of each point."""
         group = np.zeros(len(self.points), np.int64) if group is None else group
         parts = self._share(_reduce, bundle, damping, group, int(group.max(initial=0)) + 1)
-        poses, mixed, lenses, of_pose, of_lens = (sum(arrays) for arrays in zip(*parts, strict=True))
-        free = np.arange(mixed.shape[2]) < self.cameras[3][:, None]  # [C, W]
-        half = np.zeros((self.n_columns, self.n_columns))
-        n = N_POSE * bundle.n_images
-        half[:n, :n] = _flat(poses[..., :N_POSE])
-        half[n:, :n] = _flat(mixed[..., :N_POSE])[free.ravel()]
-        half[n:, n:] = _flat(lenses[..., : free.shape[1]])[free.ravel()][:, free.ravel()]
-        system = half + half.T
-        vectors = of_pose[..., :N_POSE].reshape(len(of_pose), -1), of_lens[..., : free.shape[1]][:, free]
-        *gradients, slope, diagonal = np.concatenate(vectors, axis=1)  # [D] each
+        half, vectors = (sum(arrays) for arrays in zip(*parts, strict=True))  # [D, B, LANES], [G + 2, B, LANES]
+        size = np.concatenate([np.full(bundle.n_images, N_POSE), self.cameras[3]])  # [B]
+        column = np.arange(LANES) < size[:, None]  # [B, LANES], what is not padding
+        half, vectors = half[:, column], vectors[:, column]  # [D, D], [G + 2, D]
+        system, gradients, slope, diagonal = half + half.T, vectors[:-2], vectors[-2], vectors[-1]
         system[np.diag_indices(self.n_columns)] += damping * diagonal
         free, pull = self.columns >= 0, np.zeros(self.n_columns)  # [C, 6], [D]
         columns = self.columns[free]
         system[columns, columns] += self.prior[free]
         pull[columns] = (self.prior * (bundle.intrinsics - bundle.centred))[free]
-        return Reduced(system, np.stack(gradients), pull, slope + pull, diagonal)
+        return Reduced(system, gradients, pull, slope + pull, diagonal)
 
     def follow(self, bundle: Bundle, step: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
         """Steps [P, 3] of the points when the cameras make theirs, and how much they add to the promised fall."""
@@ -132,12 +126,6 @@ class Equations:
             for first, last in pairwise(self.borders)
         ]
         return [job.result() for job in jobs]
-
-
-def _flat(blocks: np.ndarray) -> np.ndarray:
-    """Blocks [R, C, r, c] as the matrix [R * r, C * c]."""
-    rows, columns, height, width = blocks.shape
-    return blocks.swapaxes(1, 2).reshape(rows * height, columns * width)
 
 
 @compiled
@@ -195,79 +183,64 @@ def _settle_points(first, last, scene, cameras, iterations):
 
 @compiled
 def _reduce(first, last, scene, cameras, damping, group, groups):
-    """Of some points: the blocks of a matrix that gives the system when its transpose is added, and the vectors of
-    `Reduced`, by image and by camera.
+    """Of some points: a matrix [D, B, LANES] that gives the system when its transpose is added, and the vectors
+    [G + 2, B, LANES] of `Reduced`: the gradients of the groups, the slope and the diagonal.
 
-    Rows have LANES numbers, of which the first six or fewer count. Blocks of two poses [N, N, 6, LANES], of the free
-    intrinsics of a camera, W at most, and a pose [C, N, W, LANES], and of those of two cameras [C, C, W, LANES]. The
-    vectors [G + 2, N, LANES] and [G + 2, C, LANES] are the gradients of the groups, the slope and the diagonal.
+    There is a block of columns for each pose and then for the intrinsics of each camera. It has LANES columns, of which
+    the first ones count, so that a row of it is a vector, and one line of the cache.
     """
     offset, image = scene[0], scene[1]
-    camera_of_image, wide = cameras[0], cameras[3]
-    n_images, n_cameras, widest = len(scene[3]), len(wide), wide.max()
-    poses = np.zeros(n_images * n_images * N_POSE * LANES)
-    mixed, lenses = np.zeros(n_cameras * n_images * widest * LANES), np.zeros(n_cameras * n_cameras * widest * LANES)
-    of_pose, of_lens = np.zeros((groups + 2) * n_images * LANES), np.zeros((groups + 2) * n_cameras * LANES)
+    camera_of_image, wide, start = cameras[0], cameras[3], cameras[4]
+    n_images, n_blocks, n_rows = len(scene[3]), len(scene[3]) + len(wide), N_POSE * len(scene[3]) + wide.sum()
+    width = n_blocks * LANES
+    half, vectors = np.zeros(n_rows * width), np.zeros((groups + 2) * width)
     scratch = _scratch(first, last, offset)
-    by_pose, by_lens, residual, coupling, node, _, _, _, inverse, by_itself, _, _ = scratch
-    of_node = np.zeros(3 * LANES * len(node))  # coupling @ inverse
+    by_pose, by_lens, residual, coupling, block, place, size, _, inverse, by_itself, _, _ = scratch
+    moved = np.zeros(len(coupling))  # inverse @ coupling
     for t in range(first, last):
-        begin, count, g = offset[t], offset[t + 1] - offset[t], group[t]
+        begin, count, own = offset[t], offset[t + 1] - offset[t], group[t] * width
         nodes = _linearise(t, scene[5][t], scene, cameras, damping, scratch)
-        for one in range(nodes):
-            rows = _three_rows(3 * LANES * one)
-            for i in range(3):
-                set_row(of_node, rows[i], (inverse[i, 0], inverse[i, 1], inverse[i, 2]), coupling, rows)
-            start = (g * n_images + node[one]) * LANES if one < count else (g * n_cameras + node[one]) * LANES
-            pull = (-by_itself[0], -by_itself[1], -by_itself[2])
-            add_rows(of_pose if one < count else of_lens, start, pull, of_node, rows)
         for m in range(count):
             n, camera = image[begin + m], camera_of_image[image[begin + m]]
+            pose, lens, rows = n * LANES, (n_images + camera) * LANES, _rows(2 * m)
             right, down, weight = residual[m, 0], residual[m, 1], residual[m, 2]
-            rows = (2 * LANES * m, 2 * LANES * m + LANES)
-            for k in (g, groups):
-                add_rows(of_pose, (k * n_images + n) * LANES, (weight * right, weight * down), by_pose, rows)
-                add_rows(of_lens, (k * n_cameras + camera) * LANES, (weight * right, weight * down), by_lens, rows)
-            block = n * (n_images + 1) * N_POSE * LANES
+            for vector in (own, groups * width):
+                add_rows(vectors, vector + pose, (weight * right, weight * down), by_pose, rows)
+                add_rows(vectors, vector + lens, (weight * right, weight * down), by_lens, rows)
             for a in range(N_POSE):
-                across, along = weight * by_pose[rows[0] + a], weight * by_pose[rows[1] + a]
-                of_pose[((groups + 1) * n_images + n) * LANES + a] += (
-                    across * by_pose[rows[0] + a] + along * by_pose[rows[1] + a]
-                )
-                add_rows(poses, block + a * LANES, (0.5 * across, 0.5 * along), by_pose, rows)
+                right, down = by_pose[rows[0] + a], by_pose[rows[1] + a]
+                vectors[(groups + 1) * width + pose + a] += weight * (right * right + down * down)
+                row = (N_POSE * n + a) * width
+                add_rows(half, row + pose, (0.5 * weight * right, 0.5 * weight * down), by_pose, rows)
             for a in range(wide[camera]):
-                across, along = weight * by_lens[rows[0] + a], weight * by_lens[rows[1] + a]
-                of_lens[((groups + 1) * n_cameras + camera) * LANES + a] += (
-                    across * by_lens[rows[0] + a] + along * by_lens[rows[1] + a]
-                )
-                block = ((camera * n_images + n) * widest + a) * LANES
-                add_rows(mixed, block, (across, along), by_pose, rows)
-                block = (camera * (n_cameras + 1) * widest + a) * LANES
-                add_rows(lenses, block, (0.5 * across, 0.5 * along), by_lens, rows)
-        for one in range(nodes):  # what the points take away, since they follow
-            own = 3 * LANES * one
-            for other in range(one + 1):
-                rows, share = _three_rows(3 * LANES * other), -0.5 if other == one else -1.0
-                for a in range(N_POSE if one < count else wide[node[one]]):
-                    factors = share * of_node[own + a], share * of_node[own + LANES + a], share * of_node[own + 2 * LANES + a]
-                    if one < count:
-                        add_rows(poses, ((node[one] * n_images + node[other]) * N_POSE + a) * LANES, factors, coupling, rows)
-                    elif other < count:
-                        add_rows(mixed, ((node[one] * n_images + node[other]) * widest + a) * LANES, factors, coupling, rows)
-                    else:
-                        add_rows(lenses, ((node[one] * n_cameras + node[other]) * widest + a) * LANES, factors, coupling, rows)
-    return (
-        poses.reshape(n_images, n_images, N_POSE, LANES),
-        mixed.reshape(n_cameras, n_images, widest, LANES),
-        lenses.reshape(n_cameras, n_cameras, widest, LANES),
-        of_pose.reshape(groups + 2, n_images, LANES),
-        of_lens.reshape(groups + 2, n_cameras, LANES),
-    )
+                right, down = by_lens[rows[0] + a], by_lens[rows[1] + a]
+                vectors[(groups + 1) * width + lens + a] += weight * (right * right + down * down)
+                row = (start[camera] + a) * width
+                add_rows(half, row + pose, (weight * right, weight * down), by_pose, rows)
+                add_rows(half, row + lens, (0.5 * weight * right, 0.5 * weight * down), by_lens, rows)
+        for one in range(nodes):  # what the point takes away, since it follows
+            rows = _three_rows(3 * one)
+            for i in range(3):
+                set_row(moved, rows[i], (inverse[i, 0], inverse[i, 1], inverse[i, 2]), coupling, rows)
+            pull = (-by_itself[0], -by_itself[1], -by_itself[2])
+            add_rows(vectors, own + block[one] * LANES, pull, moved, rows)
+            for a in range(size[one]):
+                row = (place[one] + a) * width
+                x, y, z = -moved[rows[0] + a], -moved[rows[1] + a], -moved[rows[2] + a]
+                for other in range(one):
+                    add_rows(half, row + block[other] * LANES, (x, y, z), coupling, _three_rows(3 * other))
+                add_rows(half, row + block[one] * LANES, (0.5 * x, 0.5 * y, 0.5 * z), coupling, rows)
+    return half.reshape(n_rows, n_blocks, LANES), vectors.reshape(groups + 2, n_blocks, LANES)
+
+
+@inlined
+def _rows(first):
+    return first * LANES, (first + 1) * LANES
 
 
 @inlined
 def _three_rows(first):
-    return first, first + LANES, first + 2 * LANES
+    return first * LANES, (first + 1) * LANES, (first + 2) * LANES
 
 
 @compiled
@@ -280,9 +253,9 @@ def _follow(first, last, scene, cameras, damping, step):
         x, y, z = by_itself
         for one in range(nodes):
             for a in range(size[one]):
-                x += coupling[3 * LANES * one + a] * step[place[one] + a]
-                y += coupling[3 * LANES * one + LANES + a] * step[place[one] + a]
-                z += coupling[3 * LANES * one + 2 * LANES + a] * step[place[one] + a]
+                x += coupling[3 * one * LANES + a] * step[place[one] + a]
+                y += coupling[(3 * one + 1) * LANES + a] * step[place[one] + a]
+                z += coupling[(3 * one + 2) * LANES + a] * step[place[one] + a]
         for i in range(3):
             shift = -(inverse[i, 0] * x + inverse[i, 1] * y + inverse[i, 2] * z)
             shifts[t - first, i] = shift
@@ -322,9 +295,9 @@ def _point_variances(first, last, scene, cameras, noise2, covariance):
 @compiled
 def _scratch(first, last, offset):
     """Where `_linearise` writes to: of each observation the derivatives by its pose and by the free intrinsics of its
-    camera [2, LANES], and residual and weight [3]; of each node the coupling with the point [3, LANES], which image or
-    camera it is, and its first column and their number; of the point the normal matrix [3, 3], its damped inverse, and
-    the gradient [3]; derivatives of one observation."""
+    camera [2, LANES], and residual and weight [3]; of each node the coupling with the point [3, LANES], its block of
+    columns, the first of these and their number; of the point the normal matrix [3, 3], its damped inverse, and the
+    gradient [3]; derivatives of one observation."""
     longest = 1
     for t in range(first, last):
         longest = max(longest, offset[t + 1] - offset[t])
@@ -332,7 +305,7 @@ def _scratch(first, last, offset):
         np.zeros(2 * LANES * longest),
         np.zeros(2 * LANES * longest),
         np.zeros((longest, 3)),
-        np.zeros(2 * longest * 3 * LANES),
+        np.zeros(2 * 3 * LANES * longest),
         np.zeros(2 * longest, np.int64),
         np.zeros(2 * longest, np.int64),
         np.zeros(2 * longest, np.int64),
@@ -350,7 +323,7 @@ def _linearise(t, point, scene, cameras, damping, scratch):
     see it, and the intrinsics of their cameras, each once."""
     offset, image, xy, cam_from_world, intrinsics, _ = scene
     camera_of_image, one_focal, kind, wide, start, loss2 = cameras
-    by_pose, by_lens, residual, coupling, node, place, size, normal, inverse, slope, full, by_point = scratch
+    by_pose, by_lens, residual, coupling, block, place, size, normal, inverse, slope, full, by_point = scratch
     begin, count = offset[t], offset[t + 1] - offset[t]
     nodes = count
     normal[:] = 0
@@ -366,19 +339,19 @@ def _linearise(t, point, scene, cameras, damping, scratch):
             slope[i] += weight * (by_point[0, i] * right + by_point[1, i] * down)
             for j in range(3):
                 normal[i, j] += weight * (by_point[0, i] * by_point[0, j] + by_point[1, i] * by_point[1, j])
-        rows = (2 * LANES * m, 2 * LANES * m + LANES)
+        rows, lens = _rows(2 * m), len(cam_from_world) + camera
         for a in range(N_POSE):
             free, column = a < wide[camera], N_POSE + kind[camera, a]
             for row in range(2):
                 by_pose[rows[row] + a] = full[row, a]
                 by_lens[rows[row] + a] = full[row, column] if free else 0.0
-        node[m], place[m], size[m] = n, N_POSE * n, N_POSE
+        block[m], place[m], size[m] = n, N_POSE * n, N_POSE
         own = count
-        while own < nodes and node[own] != camera:
+        while own < nodes and block[own] != lens:
             own += 1
         if own == nodes and wide[camera]:
-            node[own], place[own], size[own] = camera, start[camera], wide[camera]
-            coupling[3 * LANES * own : 3 * LANES * (own + 1)] = 0
+            block[own], place[own], size[own] = lens, start[camera], wide[camera]
+            coupling[3 * own * LANES : 3 * (own + 1) * LANES] = 0
             nodes += 1
         for i in range(3):
             factors = weight * by_point[0, i], weight * by_point[1, i]

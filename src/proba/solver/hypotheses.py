@@ -76,8 +76,8 @@ class EpipolarScore:
         return sampson * focal[..., None], (depth_i > 0) & (depth_j > 0)
 
     def shares(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> list[tuple[float, float]]:
-        """Of each world: weighted share of supporting matches, and their median epipolar distance in pixels of a 1024 px
-        image; poses [B, E, 4, 4] and tangents [B, N, 2]."""
+        """Of each world: weighted share of supporting matches, and their median epipolar distance in 1024ths of the
+        longest side; of poses [B, E, 4, 4] and tangents [B, N, 2]."""
         error, front = self.errors(j_from_i, tan)  # [B, E, K]
         good = (error < SAMPSON_PX) & front
         share = (good * self.weight).sum((1, 2)) / self.weight.sum().clamp(min=1e-9)  # [B]

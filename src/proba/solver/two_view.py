@@ -27,8 +27,11 @@ def two_view_start(problem: Problem) -> World | None:
     poses = torch.eye(4, dtype=torch.float64).repeat(problem.n_images, 1, 1)
     poses[:, :3, :3] = problem.start_rotation
     children = np.flatnonzero(graph.parent >= 0).tolist()
-    relative = in_parallel(lambda child: _parent_from_child(problem, int(graph.parent[child]), child, log_tan), children)
-    for child, pose in zip(children, relative, strict=True):
+
+    def relative(child: int) -> np.ndarray | None:
+        return _parent_from_child(problem, int(graph.parent[child]), child, log_tan)
+
+    for child, pose in zip(children, in_parallel(relative, children), strict=True):
         if pose is not None:
             poses[child] = torch.from_numpy(pose)
     return World(name=SEEDED, fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses)
