@@ -161,7 +161,7 @@ def _solve_piece(
     matches: Matches,
     graph: ViewGraph,
     options: SolveOptions,
-    watch: Observer,
+    watch: Together,
     images: Path | None,
     checkpoint: Path | None,
     resume: bool,
@@ -172,9 +172,8 @@ def _solve_piece(
     def solve(solver_options: SolverOptions, file: Path | None) -> list[Solution]:
         nonlocal solving
         start = time.perf_counter()
-        solvers.append(
-            solve_graph(matches, graph, solver_options, callback=watch.iteration, checkpoint=file, resume=resume)
-        )
+        callback = watch.iteration if watch.observers else None
+        solvers.append(solve_graph(matches, graph, solver_options, callback=callback, checkpoint=file, resume=resume))
         solving += time.perf_counter() - start
         watch.stage("refining")
         return solvers[-1].solutions()

@@ -50,8 +50,10 @@ def pool() -> ThreadPoolExecutor:
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Results of a function that does not hold the interpreter's lock, in the order of the items, on all threads."""
     count = numba.get_num_threads()
-    shares = [pool().submit(lambda share: [work(item) for item in share], items[k::count]) for k in range(count)]
+    shares = [items[k::count] for k in range(count)]
+    others = [pool().submit(lambda share: [work(item) for item in share], share) for share in shares[1:]]
     results: list[Result] = [None] * len(items)  # type: ignore[list-item]
-    for k, share in enumerate(shares):
-        results[k::count] = share.result()
+    results[::count] = [work(item) for item in shares[0]]
+    for k, other in enumerate(others, start=1):
+        results[k::count] = other.result()
     return results

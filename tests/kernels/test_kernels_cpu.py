@@ -149,11 +149,12 @@ def test_threads_that_take_turns_get_the_same_number_of_matches(worlds, threads)
     assert groups[0] == 0 and groups[-1] == worlds and set(np.diff(groups)) <= {1, cpu.GROUP}
     borders = cpu._borders(count, 512, groups, threads)
     assert borders[0] == 0 and borders[-1] == (len(groups) - 1) * len(count)
-    cost = np.repeat(np.diff(groups), len(count))
+    of_group = {1: cpu.WORK_ALONE, cpu.GROUP: cpu.WORK_IN_GROUP * cpu.GROUP}
+    cost = np.repeat([of_group[size] for size in np.diff(groups)], len(count))
     finished = [0] * threads
     for a, b in pairwise(borders):
         finished[finished.index(min(finished))] += cost[a:b].sum()
-    assert max(finished) - min(finished) <= (1 if max(cost) == 1 else 2 * cpu.GROUP)
+    assert max(finished) - min(finished) <= max(cost) * (1 if len(set(cost)) == 1 else 2)
     within_groups = sum(border % len(count) > 0 for border in borders)
     assert within_groups < threads  # each costs a buffer for the map gradients of a group
 

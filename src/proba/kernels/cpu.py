@@ -60,6 +60,8 @@ from proba.threads import pool
 
 EDGE_COST = 16
 """What an edge costs beside its matches, in matches."""
+WORK_IN_GROUP, WORK_ALONE = 5, 7
+"""What a match costs in a world of a group and in a single world, relative to each other."""
 
 
 @nb.njit(nogil=True, error_model="numpy")
@@ -191,18 +193,19 @@ def _run(
 
 @nb.njit(nogil=True, cache=True)
 def _split(count, batch, groups, first_group, chunks):
-    """Borders [chunks + 1] of the tasks from a group on so that every chunk has about the same number of matches."""
-    num_edges = len(count)
+    """Borders [chunks + 1] of the tasks from a group on so that every chunk has about the same work."""
+    num_edges, num_groups = len(count), len(groups) - 1
+    of_group = np.diff(groups)
+    of_group = np.where(of_group == GROUP, WORK_IN_GROUP * of_group, WORK_ALONE * of_group)
     of_world = np.int64(0)
     for e in range(num_edges):
         of_world += min(batch, count[e]) + EDGE_COST
-    total = of_world * (groups[-1] - groups[first_group])
-    borders = np.full(chunks + 1, (len(groups) - 1) * num_edges)
+    total = of_world * of_group[first_group:].sum()
+    borders = np.full(chunks + 1, num_groups * num_edges)
     task, seen = first_group * num_edges, 0
     for c in range(chunks):
         while seen < total * c // chunks:
-            group, e = task // num_edges, task % num_edges
-            seen += (min(batch, count[e]) + EDGE_COST) * (groups[group + 1] - groups[group])
+            seen += (min(batch, count[task % num_edges]) + EDGE_COST) * of_group[task // num_edges]
             task += 1
         borders[c] = task
     return borders

@@ -121,11 +121,9 @@ class Equations:
             np.ascontiguousarray(bundle.intrinsics[bundle.camera_of_image]),
             bundle.xyz[self.points],
         )
-        jobs = [
-            pool().submit(function, first, last, scene, self.cameras, *arguments)
-            for first, last in pairwise(self.borders)
-        ]
-        return [job.result() for job in jobs]
+        (first, last), *others = pairwise(self.borders)
+        jobs = [pool().submit(function, *other, scene, self.cameras, *arguments) for other in others]
+        return [function(first, last, scene, self.cameras, *arguments), *(job.result() for job in jobs)]
 
 
 @compiled
