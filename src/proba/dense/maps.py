@@ -10,9 +10,7 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt
 from scipy.spatial import cKDTree
 
-from proba.dense.banded import solve_banded
 from proba.reconstruction import Camera, Reconstruction
-from proba.threads import in_parallel
 
 SIDE = 64
 """Cells along each side of a fitted map; 32 cells miss held-out points by a fifth more."""
@@ -63,6 +61,8 @@ def fit_maps(reconstruction: Reconstruction) -> tuple[np.ndarray, np.ndarray]:
     The variance is that of the depth in scene units: what the map misses points by that it was not fitted to, and
     more with the distance to the next point.
     """
+    from proba.threads import in_parallel  # viewers, which only read maps, need not wait for torch and numba
+
     points = reconstruction.points
     pose = reconstruction.cam_from_world[points.obs_image]  # [K, 4, 4]
     depth = np.einsum("ki,ki->k", pose[:, 2, :3], points.xyz[points.obs_point]) + pose[:, 2, 3]  # [K]
@@ -173,6 +173,8 @@ class _Fit:
 
     def _solve(self, trust: np.ndarray, bond: np.ndarray, values: np.ndarray, start: np.ndarray) -> np.ndarray:
         """The normal equations: observations weigh `trust` [K], differences of neighbours `bond` [E]."""
+        from proba.dense.banded import solve_banded
+
         n_cells, (first, second) = SIDE * SIDE, self.edges
         weight = trust[self.observation] * self.product  # [M]
         band: np.ndarray = np.bincount(self.place, weight, n_cells * BAND).reshape(n_cells, BAND)

@@ -9,7 +9,7 @@ import numpy as np
 
 from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
 from proba.refine.levenberg import minimise
-from proba.refine.normal_equations import LOSS_PER_NOISE
+from proba.refine.normal_equations import loss_per_noise
 from proba.refine.triangulate import reassess
 
 FINAL_LOSS_PX = (0.3, 2.0)
@@ -63,7 +63,7 @@ def noise_round(bundle: Bundle) -> Round:
     """A round whose loss and whose bound are as wide as the noise of the matches."""
     noise = noise_px(bundle)
     return Round(
-        loss_px=float(np.clip(LOSS_PER_NOISE * noise, *FINAL_LOSS_PX)),
+        loss_px=float(np.clip(loss_per_noise(bundle) * noise, *FINAL_LOSS_PX)),
         keep_px=float(np.clip(KEEP_PER_NOISE * noise, *KEEP_PX)),
         min_angle_deg=MIN_ANGLE_DEG,
     )

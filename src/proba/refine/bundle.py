@@ -47,6 +47,11 @@ class Bundle:
         return len(self.intrinsics)
 
     @property
+    def many_cameras(self) -> bool:
+        """Whether most photos have a camera of their own, and so other light and other days than the others."""
+        return self.n_cameras > self.n_images // 2
+
+    @property
     def centres(self) -> np.ndarray:  # [N, 3], camera centres in the world
         rotation, translation = self.cam_from_world[:, :3, :3], self.cam_from_world[:, :3, 3]
         return -np.einsum("nji,nj->ni", rotation, translation)

@@ -159,8 +159,7 @@ def refine(
             bundle, freedom, trials = select_camera_model(own[0], options)
             placed_again, unplaced = placed_again | own[1], own[2]
     names = [matches.images[k].name for k in solution.graph.images]
-    same_light = bundle.n_cameras <= bundle.n_images // 2
-    if photos is not None and options.photometric and same_light and noise_px(bundle) > COARSE_PX:
+    if photos is not None and options.photometric and not bundle.many_cameras and noise_px(bundle) > COARSE_PX:
         with clock("pixels"):
             sharper = _sharpen(bundle, some(options.max_points), unit, names, photos, freedom, ~unplaced, options)
             if sharper is not None:
