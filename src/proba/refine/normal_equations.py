@@ -169,7 +169,7 @@ def _cost_of_point(t, point, scene, loss2):
 def _settle_points(first, last, scene, cameras, iterations):
     xyz, loss2 = scene[5], cameras[5]
     scratch = _scratch(first, last, scene[0])
-    inverse, slope = scratch[8], scratch[9]
+    _, _, _, _, _, _, _, _, inverse, slope, _, _ = scratch
     settled, moved = xyz[first:last].copy(), np.zeros(3)
     for t in range(first, last):
         point, damping = settled[t - first], FIRST_DAMPING
