@@ -9,8 +9,8 @@ import pycolmap
 import pytest
 from perturbed_world import perturbed_solution
 
-from proba.refine.adjust import ANNEALED, Freedom, adjust
-from proba.refine.bundle import Bundle, bundle_from_solution, reprojection_errors, unit_px, unit_tracks
+from proba.refine.adjust import ANNEALED, Freedom, adjust, noise_px, noise_round
+from proba.refine.bundle import Bundle, bundle_from_solution, project, reprojection_errors, unit_px, unit_tracks
 from proba.refine.levenberg import minimise
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import points_from_depth_maps
@@ -142,3 +142,20 @@ def test_what_is_behind_a_camera_does_not_pull_the_others(rough) -> None:
     right = adjusted(replace(rough, alive=rough.tracks.image != 6))
     disturbed = adjusted(replace(rough, cam_from_world=turned))
     assert disturbed.intrinsics[0, 0] == pytest.approx(right.intrinsics[0, 0], rel=0.01)
+
+
+def test_photos_of_many_cameras_get_a_wider_loss(rough) -> None:
+    random = np.random.default_rng(0)
+    seen = project(rough)[0] + random.normal(scale=0.1, size=rough.tracks.xy.shape)
+    shared = replace(rough, tracks=replace(rough.tracks, xy=seen))
+    n = shared.n_images
+    own = replace(
+        shared,
+        camera_of_image=np.arange(n),
+        camera_size=np.repeat(shared.camera_size, n, axis=0),
+        intrinsics=np.repeat(shared.intrinsics, n, axis=0),
+        camera_model=shared.camera_model * n,
+        prior=np.repeat(shared.prior, n, axis=0),
+    )
+    assert noise_px(own) == pytest.approx(noise_px(shared)) and noise_px(own) < 0.2
+    assert noise_round(own).loss_px > 2 * noise_round(shared).loss_px
