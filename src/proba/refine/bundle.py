@@ -78,11 +78,11 @@ class Bundle:
         held = self.alive if images is None else self.alive & images[self.tracks.image]
         return per_track_sum(self.tracks, held)
 
-    def some_tracks(self, which: slice) -> Bundle:
-        """The same cameras with some of the tracks, and their points."""
-        chosen = np.arange(self.tracks.n_tracks)[which]
-        kept = np.isin(self.tracks.track_of_observation, chosen)  # [K]
-        return replace(self, tracks=self.tracks.take(chosen), xyz=self.xyz[chosen], alive=self.alive[kept])
+    def some_tracks(self, chosen: np.ndarray) -> Bundle:
+        """The same cameras with the tracks `chosen` [T] bool, and their points."""
+        kept = chosen[self.tracks.track_of_observation]  # [K]
+        tracks = self.tracks.take(np.flatnonzero(chosen))
+        return replace(self, tracks=tracks, xyz=self.xyz[chosen], alive=self.alive[kept])
 
     def with_tracks(self, tracks: Tracks) -> Bundle:
         """The same cameras with other tracks, whose points are not known yet."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from proba.kernels.rows import LANES, add_rows, set_row
 from proba.refine.bundle import Bundle, points_in_cameras
-from proba.threads import pool
+from proba.threads import in_parallel
 
 N_POSE = 6
 FIRST_DAMPING = 1e-4
@@ -24,7 +24,7 @@ LOSS_PER_NOISE, LOSS_OF_COLLECTIONS = 2.0, 8.0
 """Scale of a robust loss in standard deviations of the noise, and where most photos have a camera of their own. Over
 ten sets of matches of imc_reichstag (other seeds, ratios, numbers of features) the wider one raises the mean AUC@5 from
 67.4 to 71.4, RTA@5 from 88 to 91; the twelve other sets lose 0.5 of AUC@5 if every photo gets its own camera. (The
-truth of imc_reichstag is itself one of least squares.)"""
+truth of imc_reichstag is itself one of least squares.) The last losses have bounds besides, see `adjust`."""
 MAX_PRODUCT = 1e200  # of numbers below 1e100
 MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
 """What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
@@ -129,9 +129,7 @@ class Equations:
             np.ascontiguousarray(bundle.intrinsics[bundle.camera_of_image]),
             bundle.xyz[self.points],
         )
-        (first, last), *others = pairwise(self.borders)
-        jobs = [pool().submit(function, *other, scene, self.cameras, *arguments) for other in others]
-        return [function(first, last, scene, self.cameras, *arguments), *(job.result() for job in jobs)]
+        return in_parallel(lambda part: function(*part, scene, self.cameras, *arguments), list(pairwise(self.borders)))
 
 
 @compiled

@@ -354,7 +354,8 @@ def _sharpen(
         images = [photo(photos(name), size[k]) for k, name in enumerate(names)]
     except OSError:
         return None
-    for part in (bundle.some_tracks(slice(None, None, TRIAL)), bundle):
+    few = bundle.some_tracks(np.arange(bundle.tracks.n_tracks) % TRIAL == 0)
+    for part in (few, bundle):
         sharper = _finish(bundle, align(part, images), noise_round(bundle), freedom, placed, options)
         if noise_px(sharper) > SHARPER * noise_px(bundle):
             return None

@@ -48,9 +48,7 @@ def triangulate(bundle: Bundle, max_error: float, images: np.ndarray | None = No
     if not doubtful.any():
         return placed
     observation = doubtful[tracks.track_of_observation]  # [K]
-    part = placed.with_tracks(tracks.take(np.flatnonzero(doubtful)))
-    part = replace(part, xyz=placed.xyz[doubtful], alive=placed.alive[observation])
-    part = _triangulate_pairs(part, usable[observation], max_error)
+    part = _triangulate_pairs(placed.some_tracks(doubtful), usable[observation], max_error)
     xyz, alive = placed.xyz.copy(), placed.alive.copy()
     xyz[doubtful], alive[observation] = part.xyz, part.alive
     return replace(placed, xyz=xyz, alive=alive)

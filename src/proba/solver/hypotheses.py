@@ -77,7 +77,12 @@ class EpipolarScore:
 
     def shares(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> list[tuple[float, float]]:
         """Of each world: weighted share of supporting matches, and their median epipolar distance in 1024ths of the
-        longest side; of poses [B, E, 4, 4] and tangents [B, N, 2]."""
+        longest side; of poses [B, E, 4, 4] and tangents [B, N, 2]. As many worlds at a time as memory should hold."""
+        together = max(1, MAX_SAMPLES // max(1, self.valid.numel()))
+        parts = zip(j_from_i.split(together), tan.split(together), strict=True)
+        return [share for poses, tangents in parts for share in self._shares(poses, tangents)]
+
+    def _shares(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> list[tuple[float, float]]:
         error, front = self.errors(j_from_i, tan)  # [B, E, K]
         good = (error < SAMPSON_PX) & front
         share = (good * self.weight).sum((1, 2)) / self.weight.sum().clamp(min=1e-9)  # [B]
