@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numba as nb
 import numpy as np
 
@@ -16,33 +18,52 @@ def move_maps(
 
     Variances follow twice the depth. Anisotropic Gaussians (C = 8) have three variances and a scale-free quaternion.
     """
-    shift = np.empty(len(maps))
-    n_variances = 1 if maps.shape[-1] == 2 else 3
-    f32 = np.float32
-    _move_maps(maps, direction, f32(depth_rate), f32(variance_rate), f32(decay), n_variances, shift)
+    worlds, images, side, _, channels = maps.shape
+    is_depth, scale_power, low, high = _of_row(side - 1, channels)
+    shift = np.empty(worlds)
+    _move_maps(
+        maps.reshape(worlds, images, side, side * channels),
+        direction.reshape(worlds, images, side, side * channels),
+        np.where(is_depth, np.float32(depth_rate), np.float32(variance_rate)),
+        np.float32(decay),
+        is_depth,
+        scale_power,
+        low,
+        high,
+        shift,
+    )
     return shift
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _move_maps(maps, direction, depth_rate, variance_rate, decay, n_variances, shift):
-    worlds, images, side, _, channels = maps.shape
-    low, high = np.float32(LOG_VARIANCE_RANGE[0]), np.float32(LOG_VARIANCE_RANGE[1])
-    deepest = np.float32(LOG_DEPTH_LIMIT)
+@cache
+def _of_row(cells: int, channels: int) -> np.ndarray:
+    """Constants of each number of a map row, [4, cells * C]: is it a depth, its power of the scale, its bounds.
+
+    As plain rows of numbers, maps are moved a vector at a time.
+    """
+    depth, variance = (1, 1, -LOG_DEPTH_LIMIT, LOG_DEPTH_LIMIT), (0, 2, *LOG_VARIANCE_RANGE)
+    quaternion = (0, 0, -np.inf, np.inf)
+    of_cell = [depth, variance] if channels == 2 else [depth] + 3 * [variance] + 4 * [quaternion]
+    return np.tile(np.array(of_cell, np.float32).T, cells)
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _move_maps(maps, direction, rate, decay, is_depth, scale_power, low, high, shift):
+    worlds, images, side, _ = maps.shape
     for b in range(worlds):
-        total = 0.0
+        total = np.float64(0)
         for n in range(images):
             for y in range(side - 1):
-                for x in range(side - 1):
-                    maps[b, n, y, x, 0] -= depth_rate * (direction[b, n, y, x, 0] + decay * maps[b, n, y, x, 0])
-                    for c in range(1, channels):
-                        maps[b, n, y, x, c] -= variance_rate * (direction[b, n, y, x, c] + decay * maps[b, n, y, x, c])
-                    total += maps[b, n, y, x, 0]
+                row, step, depths = maps[b, n, y], direction[b, n, y], np.float32(0)
+                for k in range(len(rate)):
+                    row[k] -= rate[k] * (step[k] + decay * row[k])
+                    depths += is_depth[k] * row[k]
+                total += depths
         mean = total / max(1, images * (side - 1) * (side - 1))
         shift[b] = mean
-        off, twice = np.float32(mean), np.float32(2) * np.float32(mean)
+        off = np.float32(mean)
         for n in range(images):
             for y in range(side - 1):
-                for x in range(side - 1):
-                    maps[b, n, y, x, 0] = min(max(maps[b, n, y, x, 0] - off, -deepest), deepest)
-                    for c in range(1, 1 + n_variances):
-                        maps[b, n, y, x, c] = min(max(maps[b, n, y, x, c] - twice, low), high)
+                row = maps[b, n, y]
+                for k in range(len(rate)):
+                    row[k] = min(max(row[k] - scale_power[k] * off, low[k]), high[k])

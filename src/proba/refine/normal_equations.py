@@ -28,6 +28,8 @@ truth of imc_reichstag is itself one of least squares.) The last losses have bou
 MAX_PRODUCT = 1e200  # of numbers below 1e100
 MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
 """What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
+PAIRS_OF_OBSERVATION = 40
+"""What an observation costs by itself, in pairs of observations of one point, over the functions of a step."""
 
 FAST_MATH = {"nsz", "arcp", "contract", "reassoc"}
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST_MATH)
@@ -81,7 +83,8 @@ class Equations:
             np.where(free.any(axis=1), self.columns.max(axis=1) + 1 - free.sum(axis=1), 0),  # [C], their first column
             float(loss_px) ** 2,
         )
-        work = np.cumsum(length[self.points] ** 2)  # [P], pairs of observations
+        length = length[self.points]  # [P]
+        work = np.cumsum(length * (length + PAIRS_OF_OBSERVATION))  # [P]
         shares = np.linspace(0, work[-1] if len(work) else 0, numba.get_num_threads() + 1)[1:-1]
         self.borders = [0, *np.searchsorted(work, shares).tolist(), len(work)]  # points of each thread
 
