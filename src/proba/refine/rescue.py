@@ -15,6 +15,7 @@ from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import FX, FY, UNIT_SIDE_PX, Bundle, observation_rays
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import observed_depths, reassess, triangulate
+from proba.threads import in_parallel
 
 MIN_CORE = 3
 MIN_PNP_INLIERS = 10
@@ -162,9 +163,9 @@ def _rebuild(
 
 def _best_placement(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, any_focal: bool) -> Placement | None:
     """The best supported new pose of an image that is not placed yet."""
-    lost = np.flatnonzero(~placed)
-    found = [p for p in (place_by_points(bundle, placed, int(k), any_focal) for k in lost) if p is not None]
-    best = max(found, key=lambda p: p.inliers, default=None)
+    lost = np.flatnonzero(~placed).tolist()
+    found = in_parallel(lambda k: place_by_points(bundle, placed, k, any_focal), lost)
+    best = max((p for p in found if p is not None), key=lambda p: p.inliers, default=None)
     sure = best is not None and best.inliers >= SURE_PNP_INLIERS and best.share >= SURE_PNP_SHARE
     if not sure:
         second = _place_by_pair(bundle, placed, lost, pairs)
@@ -197,24 +198,22 @@ def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, any_focal: b
     return best if best.inliers > OTHER_FOCAL_GAIN * first.inliers else first
 
 
-def _place_by_pair(bundle: Bundle, placed: np.ndarray, lost: np.ndarray, pairs: PairAgreement) -> Placement | None:
+def _place_by_pair(bundle: Bundle, placed: np.ndarray, lost: list[int], pairs: PairAgreement) -> Placement | None:
     """Relative pose to one placed image, with the scale from the depths known there."""
     depth = observed_depths(bundle)  # [K]
     known = bundle.alive & (bundle.alive_per_track(placed) >= 2)[bundle.tracks.track_of_observation]
-    best: Placement | None = None
-    for j in np.flatnonzero(placed):
+    tasks: list[tuple[int, int, tuple[np.ndarray, np.ndarray], cKDTree, np.ndarray]] = []
+    for j in np.flatnonzero(placed).tolist():
         here = known & (bundle.tracks.image == j)  # [K]
         if here.sum() < 20:
             continue
         tree = cKDTree(bundle.tracks.xy[here])
         for k in lost:
-            points = pairs.between(int(j), int(k))
-            if points is None or len(points[0]) < MIN_TWO_VIEW_INLIERS:
-                continue
-            placement = _relative_placement(bundle, int(j), int(k), points, tree, depth[here])
-            if placement is not None and (best is None or placement.merit > best.merit):
-                best = placement
-    return best
+            points = pairs.between(j, k)
+            if points is not None and len(points[0]) >= MIN_TWO_VIEW_INLIERS:
+                tasks.append((j, k, points, tree, depth[here]))
+    found = in_parallel(lambda task: _relative_placement(bundle, *task), tasks)
+    return max((p for p in found if p is not None), key=lambda p: p.merit, default=None)
 
 
 def _relative_placement(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from proba.geometry import so3
 from proba.objective import PackedMatches
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
-from proba.solver.two_view import two_view_start
+from proba.solver.two_view import common_log_tan, relative_log_tan, two_view_start
 from proba.solver.worlds import World
 
 COLD_FOV_DEG = 45.0
@@ -23,15 +25,15 @@ def portfolio(problem: Problem, options: SolverOptions) -> list[World]:
     fovs = (COLD_FOV_DEG,) if options.hypotheses == "cold" else options.start_fov_deg
     if problem.known_log_tan is not None:
         fovs = (COLD_FOV_DEG,)  # the known focals replace it
+    common = common_log_tan(problem) if options.hypotheses == "portfolio" and options.two_view_world else None
+    relative = None if common is None else relative_log_tan(problem, common)  # [C]
     worlds: list[World] = []
     for fov in fovs:
-        worlds.append(World(name=f"fov{fov:g}", fov_deg=fov))
+        worlds.append(World(name=f"fov{fov:g}", fov_deg=fov, relative_log_tan=relative))
         if options.mirror != "off":
-            worlds.append(World(name=f"fov{fov:g}-mirror", fov_deg=fov, mirror_of=len(worlds) - 1))
-    if options.hypotheses == "portfolio" and options.two_view_world:
-        seeded = two_view_start(problem)
-        if seeded is not None:
-            worlds.append(seeded)
+            worlds.append(replace(worlds[-1], name=f"fov{fov:g}-mirror", mirror_of=len(worlds) - 1))
+    if common is not None and relative is not None:
+        worlds.append(two_view_start(problem, common, relative))
     return worlds
 
 

@@ -1,4 +1,4 @@
-"""A world seeded from two-view geometry: relative poses of the tree's edges, one focal from six-point estimates."""
+"""What two-view geometry says before the solve: focal lengths, and a world seeded from relative poses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import poselib
 import torch
 
 from proba.geometry.epipolar import two_view_depths
+from proba.solver.focal_ratios import fundamental_matrix, log_ratios
 from proba.solver.problem import Problem
 from proba.solver.worlds import World
 from proba.threads import in_parallel
@@ -18,15 +19,13 @@ MAX_FOCAL_EDGES = 60
 RANSAC = {"max_iterations": 500, "min_iterations": 50, "seed": 0}
 
 
-def two_view_start(problem: Problem) -> World | None:
-    """None where no edge gives a believable focal length."""
-    log_tan = _log_tan(problem)
-    if log_tan is None:
-        return None
+def two_view_start(problem: Problem, common: float, relative_log_tan: np.ndarray) -> World:
+    """Relative poses of the tree's edges. Cameras have the tangents exp(common + relative_log_tan [C])."""
     graph = problem.graph
     poses = torch.eye(4, dtype=torch.float64).repeat(problem.n_images, 1, 1)
     poses[:, :3, :3] = problem.start_rotation
     children = np.flatnonzero(graph.parent >= 0).tolist()
+    log_tan = common + relative_log_tan[problem.camera_of_image.numpy()]  # [N]
 
     def relative(child: int) -> np.ndarray | None:
         return _parent_from_child(problem, int(graph.parent[child]), child, log_tan)
@@ -34,7 +33,8 @@ def two_view_start(problem: Problem) -> World | None:
     for child, pose in zip(children, in_parallel(relative, children), strict=True):
         if pose is not None:
             poses[child] = torch.from_numpy(pose)
-    return World(name=SEEDED, fov_deg=float(np.degrees(2 * np.arctan(np.exp(log_tan)))), parent_from_child=poses)
+    fov_deg = float(np.degrees(2 * np.arctan(np.exp(common))))
+    return World(name=SEEDED, fov_deg=fov_deg, relative_log_tan=relative_log_tan, parent_from_child=poses)
 
 
 def _rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
@@ -47,8 +47,8 @@ def _rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
     return (first, second) if a < b else (second, first)
 
 
-def _log_tan(problem: Problem) -> float | None:
-    """Weighted median of six-point focals over the strongest edges (one focal for all: a start value)."""
+def common_log_tan(problem: Problem) -> float | None:
+    """Weighted median of six-point focals over the strongest edges: one for all cameras. None where no edge tells."""
     if problem.known_log_tan is not None:
         return float(problem.known_log_tan.mean())
     graph = problem.graph
@@ -61,6 +61,20 @@ def _log_tan(problem: Problem) -> float | None:
     order = np.argsort(values)
     cumulative = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(cumulative, cumulative[-1] / 2)])
+
+
+def relative_log_tan(problem: Problem, common: float) -> np.ndarray:  # [C]
+    """Of each camera against all together."""
+    if problem.known_log_tan is not None:
+        return problem.known_log_tan.numpy() - common
+    edges = problem.graph.edges.tolist() if problem.n_cameras > 1 else []
+    found = in_parallel(lambda edge: fundamental_matrix(*_rays(problem, *edge)), edges)
+    usable = [(edge, *one) for edge, one in zip(edges, found, strict=True) if one is not None]
+    if not usable:
+        return np.zeros(problem.n_cameras)
+    pairs, matrices, weight = zip(*usable, strict=True)
+    camera = problem.camera_of_image.numpy()[np.array(pairs)]  # [E, 2]
+    return -log_ratios(np.stack(matrices), np.array(weight), camera, problem.n_cameras, -common)
 
 
 def _six_point_log_tan(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | None:
@@ -79,15 +93,17 @@ def _six_point_log_tan(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | No
     return (log_tan, info["num_inliers"] * info["inlier_ratio"]) if low < log_tan < high else None
 
 
-def _parent_from_child(problem: Problem, parent: int, child: int, log_tan: float) -> np.ndarray | None:
-    """Relative pose with the baseline scaled so that the median depth is 1, as every map starts there."""
+def _parent_from_child(problem: Problem, parent: int, child: int, log_tan: np.ndarray) -> np.ndarray | None:
+    """Relative pose with the baseline scaled so that the median depth is 1, as every map starts there; log_tan [N]."""
     x, y = _rays(problem, child, parent)
     if len(x) < 8:
         return None
-    rays_child, rays_parent = x * np.exp(log_tan), y * np.exp(log_tan)
+    tan_child, tan_parent = np.exp(log_tan[[child, parent]])
+    rays_child, rays_parent = x * tan_child, y * tan_parent
     unit = {"model": "SIMPLE_PINHOLE", "width": 2, "height": 2, "params": [1.0, 0.0, 0.0]}
+    bound = 2 / 512 * np.sqrt(tan_child * tan_parent)
     pose, info = poselib.estimate_relative_pose(
-        rays_child, rays_parent, unit, unit, {"max_epipolar_error": 2 / 512 * np.exp(log_tan), **RANSAC}, {}
+        rays_child, rays_parent, unit, unit, {"max_epipolar_error": bound, **RANSAC}, {}
     )
     if info["num_inliers"] < 8:
         return None

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -25,6 +26,8 @@ class World:
     name: str
     fov_deg: float
     """Start field of view along the longest side; ignored where focals are known."""
+    relative_log_tan: np.ndarray | None = None  # [C]
+    """Log tangents of the cameras' half fields of view against that one; None: all alike."""
     mirror_of: int | None = None
     """Index of the primary world that this one mirrors."""
     parent_from_child: torch.Tensor | None = None  # [N, 4, 4]; None: identity up to quarter turns
@@ -132,7 +135,9 @@ def start_worlds(problem: Problem, starts: list[World], options: SolverOptions) 
     cold = se3.from_rotation_translation(problem.start_rotation, torch.zeros(n_images, 3, dtype=torch.float64))
     poses = torch.stack([cold if s.parent_from_child is None else s.parent_from_child for s in starts])
     log_tan = torch.tensor([math.log(math.tan(math.radians(s.fov_deg) / 2)) for s in starts])
-    log_tan = log_tan.double()[:, None].expand(n_worlds, problem.n_cameras)
+    alike = np.zeros(problem.n_cameras)
+    relative = np.stack([alike if s.relative_log_tan is None else s.relative_log_tan for s in starts])  # [B, C]
+    log_tan = log_tan.double()[:, None] + torch.from_numpy(relative)  # [B, C]
     if problem.known_log_tan is not None:
         log_tan = problem.known_log_tan[None].expand(n_worlds, -1)
     log_tan = log_tan[..., None].repeat(1, 1, 1 if options.square_pixels else 2)
