@@ -23,7 +23,7 @@ def zoomed(matches: Matches, zoom: np.ndarray) -> Matches:
         for k, points in ((i, pair.points_i), (j, pair.points_j)):
             size = np.array([matches.images[k].width, matches.images[k].height])
             ends.append(((points - size / 2) * zoom[k] + size / 2, size))
-        inside = np.all([(0 <= points) & (points <= size) for points, size in ends], axis=(0, 2))
+        inside = np.all([(points >= 0) & (points <= size) for points, size in ends], axis=(0, 2))
         result.add(i, j, *(points[inside] for points, _ in ends))
     return result
 
