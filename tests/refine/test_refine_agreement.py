@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
-from proba.refine.agreement import PairAgreement
+from proba.refine.agreement import PairAgreement, same_world
+from proba.refine.bundle import Bundle
 
 RNG = np.random.default_rng(0)
 
@@ -43,3 +46,13 @@ def test_an_image_in_broken_pairs_is_taken_out() -> None:
 def test_a_cluster_does_not_stay_by_one_good_pair() -> None:
     """4, 5 and 6 are wrong against the rest; 4 agrees with 3 in direction only."""
     assert core(agreement([*CLIQUE, (3, 4)], [(4, 5), (4, 6), (5, 6), (3, 5), (3, 6)]), 7) == [0, 1, 2, 3]
+
+
+def test_worlds_are_one_up_to_a_rotation_and_a_wrong_camera(bundle: Bundle) -> None:
+    turn = np.eye(4)
+    turn[:3, :3] = Rotation.random(random_state=0).as_matrix()
+    poses = bundle.cam_from_world @ turn
+    poses[0, :3, :3] = np.eye(3)
+    assert same_world(bundle, replace(bundle, cam_from_world=poses), 0.3)
+    poses[:, :3, :3] = Rotation.random(len(poses), random_state=1).as_matrix()
+    assert not same_world(bundle, replace(bundle, cam_from_world=poses), 0.3)

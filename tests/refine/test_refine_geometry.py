@@ -21,10 +21,11 @@ from proba.refine.bundle import (
     unit_px,
     unit_tracks,
 )
-from proba.refine.rescue import explained, grow, place_by_points
+from proba.refine.rescue import explained, grow, place_by_points, rescue
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import (
     believable,
+    observed_depths,
     points_from_depth_maps,
     reassess,
     refine_points,
@@ -132,6 +133,23 @@ def test_an_image_with_its_own_camera_is_placed_with_another_focal_length(room, 
     assert 0.7 < free.focal / start.intrinsics[3, FX] < 1.4  # the nearest of a few
     common = replace(spoilt, camera_of_image=np.zeros(start.n_images, int))
     assert place_by_points(common, others, 3, True).focal == intrinsics[0, FX]  # the others know it
+
+
+def test_an_image_whose_focal_length_ran_away_is_placed_anew(room, room_matches) -> None:
+    """Eight times as far away, with eight times the focal length, it looks nearly the same."""
+    nearly = perturbed_solution(room, room_matches, rotation_deg=0.5, position=0.01, depth_noise=0.05, shared=False)
+    start, pairs = _start(nearly, room_matches)
+    start = adjust(start, ANNEALED, Freedom())
+    intrinsics, poses = start.intrinsics.copy(), start.cam_from_world.copy()
+    intrinsics[3, [FX, FY]] *= 8.0
+    poses[3, 2, 3] += 7.0 * np.median(observed_depths(start)[start.tracks.image == 3])
+    away = reassess(replace(start, intrinsics=intrinsics, cam_from_world=poses), 4.0, 0.3)
+    back, placed_anew, left_over = rescue(away, pairs, Freedom(), rounds=2)
+    assert explained(back, pairs) > explained(away, pairs) + 0.02
+    assert placed_anew[3] and not left_over.any()
+    assert abs(back.intrinsics[3, FX] / start.intrinsics[3, FX] - 1) < 0.02
+    held, _, _ = rescue(away, pairs, Freedom(focal=False), rounds=2)
+    assert held.intrinsics[3, FX] == away.intrinsics[3, FX]
 
 
 def _start(solution: Solution, matches: Matches) -> tuple[Bundle, PairAgreement]:

@@ -1,4 +1,5 @@
-"""Which image pairs a world explains as well as two-view geometry alone could, and which images break that."""
+"""Which image pairs a world explains as well as two-view geometry alone could, which images break that, and whether two
+worlds are one."""
 
 from __future__ import annotations
 
@@ -95,6 +96,13 @@ class PairAgreement:
         linked = (good > 0) & active[:, None] & active[None]
         label = connected_components(csr_matrix(linked), directed=False)[1]
         return label == np.bincount(label).argmax()
+
+
+def same_world(a: Bundle, b: Bundle, within_deg: float) -> bool:
+    """Whether most cameras of two worlds are turned against each other by one rotation, whichever of them is wrong."""
+    turn = np.einsum("nji,njk->nik", a.cam_from_world[:, :3, :3], b.cam_from_world[:, :3, :3]).reshape(-1, 9)  # [N, 9]
+    angle_deg = np.degrees(np.arccos(np.clip((turn @ turn.T - 1) / 2, -1, 1)))  # [N, N]
+    return bool(np.median(angle_deg[np.triu_indices(len(turn), 1)]) < within_deg)
 
 
 def _symmetric(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # [N, N]

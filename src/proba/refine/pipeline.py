@@ -12,7 +12,7 @@ from proba.errors import GeometryError
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
 from proba.refine.adjust import ANNEALED, Freedom, Round, adjust, noise_px, noise_round
-from proba.refine.agreement import PairAgreement
+from proba.refine.agreement import PairAgreement, same_world
 from proba.refine.assemble import assemble, to_root_frame
 from proba.refine.bundle import Bundle, bundle_from_solution, unit_px, unit_tracks
 from proba.refine.degeneracy import degeneracy_notes
@@ -276,7 +276,7 @@ def _confirmed(world: _World, worlds: Sequence[_World], enough: float) -> bool:
     """Whether another of the worlds is the same, and the share that they explain enough."""
     _, bundle, report = world
     return report.share >= enough and any(
-        abs(report.share - other.share) < AGREE_SHARE and _same_world(bundle, another)
+        abs(report.share - other.share) < AGREE_SHARE and same_world(bundle, another, AGREE_DEG)
         for _, another, other in worlds
         if other is not report
     )
@@ -287,14 +287,6 @@ def _polish(bundle: Bundle, solution: Solution, pairs: PairAgreement, freedom: F
     bundle = points_from_depth_maps(bundle, solution.log_depth)
     bundle = adjust(bundle, ANNEALED, freedom)
     return bundle, explained(bundle, pairs)
-
-
-def _same_world(a: Bundle, b: Bundle) -> bool:
-    """Whether two worlds are one up to a similarity."""
-    relative = [w.cam_from_world[:, :3, :3] @ w.cam_from_world[0, :3, :3].T for w in (a, b)]  # [N, 3, 3]
-    trace = np.einsum("nij,nij->n", *relative)  # [N]
-    angle_deg = np.degrees(np.arccos(np.clip((trace - 1) / 2, -1, 1)))
-    return bool(np.median(angle_deg) < AGREE_DEG)
 
 
 def _doubtful(matches: Matches, solution: Solution, options: RefineOptions) -> np.ndarray:
@@ -322,13 +314,8 @@ def _rescue(
     bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: RefineOptions
 ) -> tuple[Bundle, np.ndarray, np.ndarray]:
     """The bundle, the images [N] bool that were placed anew, and those that could not be placed."""
-    nobody = np.zeros(bundle.n_images, bool)
-    if options.rescue_rounds == 0 or bundle.n_images < MIN_IMAGES:
-        return bundle, nobody, nobody
-    before = pairs.core(bundle)
-    better, unplaced = rescue(bundle, pairs, freedom, rounds=options.rescue_rounds)
-    placed_again = ~before & ~unplaced if better is not bundle else nobody
-    return better, placed_again, unplaced
+    rounds = options.rescue_rounds if bundle.n_images >= MIN_IMAGES else 0
+    return rescue(bundle, pairs, freedom, rounds=rounds)
 
 
 def _sharpen(

@@ -26,10 +26,14 @@ TWO_VIEW = {"max_epipolar_error": 1.5, "max_iterations": 1000, "min_iterations":
 """Plenty for one inlier in seven and in two; the default of 100,000 is spent on images that fit nowhere."""
 MIN_TWO_VIEW_INLIERS, MIN_TWO_VIEW_SHARE = 40, 0.5
 MIN_GAIN = 0.004
-"""Gain in explained matches below which another round is not worth it."""
+"""Gain in what is explained below which another round is not worth it."""
 
 FOV_DEG = (50.0, 66.0, 36.0, 85.0, 25.0)
 """Fields of view to try where nothing is known, the common ones first."""
+RUNAWAY = 4.0
+"""A photo with a camera of its own has run away when its focal length is so many times the median of all, or a part of
+it: far away and nearly parallel, it fits most epipolar lines. On castle_p19, each photo enlarged by its own factor, one
+ended with eleven times its focal length (RTA@5 88; placed anew 99)."""
 OTHER_FOCAL_GAIN = 1.1
 """So many times the inliers make another focal length than the present one believable."""
 
@@ -60,23 +64,37 @@ class Placement:
         return self.inliers * self.share
 
 
-def rescue(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, rounds: int) -> tuple[Bundle, np.ndarray]:
-    """Repeat the rescue while more matches are explained. Also the images [N] bool that could not be placed."""
-    unplaced = np.zeros(bundle.n_images, bool)
-    share = pairs.share(bundle)
+def rescue(
+    bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, rounds: int
+) -> tuple[Bundle, np.ndarray, np.ndarray]:
+    """Repeat the rescue while more is explained. Also the images [N] bool placed anew, and those left over."""
+    placed_anew, left_over = np.zeros((2, bundle.n_images), bool)
+    share = explained(bundle, pairs)
     for _ in range(rounds):
-        core = pairs.core(bundle)  # [N]
+        start, runaway = _brought_back(bundle) if freedom.focal else (bundle, np.zeros_like(left_over))
+        core = pairs.core(bundle) & ~runaway  # [N]
         # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
         if core.all() or core.sum() < MIN_CORE:
             break
-        attempt, placed = _rebuild(bundle, core, pairs, freedom, any_focal=freedom.focal)
-        unplaced = ~placed
-        gain = pairs.share(attempt) - share
+        attempt, placed = _rebuild(start, core, pairs, freedom, any_focal=freedom.focal)
+        left_over = ~placed
+        gain = explained(attempt, pairs) - share
         if gain > 0:
-            bundle, share = attempt, share + gain
+            bundle, share, placed_anew = attempt, share + gain, placed_anew | (placed & ~core)
         if gain < MIN_GAIN:
             break
-    return bundle, unplaced & ~pairs.core(bundle)
+    return bundle, placed_anew & ~left_over, left_over & ~pairs.core(bundle)
+
+
+def _brought_back(bundle: Bundle) -> tuple[Bundle, np.ndarray]:
+    """The bundle with a median focal length for the images [N] bool whose own ran away, and these."""
+    focal = bundle.intrinsics[bundle.camera_of_image, FX]  # [N]
+    median = np.median(focal)
+    alone = np.bincount(bundle.camera_of_image, minlength=bundle.n_cameras)[bundle.camera_of_image] == 1  # [N]
+    runaway = alone & (np.abs(np.log(focal / median)) > np.log(RUNAWAY))
+    intrinsics, lost = bundle.intrinsics.copy(), bundle.camera_of_image[runaway]
+    intrinsics[lost[:, None], [FX, FY]] *= (median / focal[runaway])[:, None]
+    return replace(bundle, intrinsics=intrinsics), runaway
 
 
 def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, *, good: float) -> Bundle:
