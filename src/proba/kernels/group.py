@@ -14,7 +14,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from proba.kernels.patch import join, lerp, part, shuffle, transpose
-from proba.kernels.simd import FAST, FLOAT, INT32, WIDTH, Lanes, address
+from proba.kernels.simd import BITS, FAST, FLOAT, INT32, WIDTH, Lanes, address
 
 GROUP = 4
 """Worlds of a group."""
@@ -23,17 +23,21 @@ CELL = 2 * GROUP
 _RUN = ir.VectorType(FLOAT, 2 * CELL)
 
 
+def _together():
+    """The points whose cells share a vector: (0, 4), (1, 5), ..., or single ones where a cell fills it."""
+    half = WIDTH // 2
+    return [range(first + k, first + half, 4) for first in (0, half) for k in range(4)]
+
+
 def _by_number(builder, cells):
-    """A vector of the points for each number of a cell, from a vector of the cell for each point."""
-    halves = []
-    for points in (cells[: WIDTH // 2], cells[WIDTH // 2 :]):
-        halves.append(transpose(builder, *(join(builder, points[k::4]) for k in range(4))))
+    """A vector of the points for each number of a cell, from vectors of the cells of points that are `_together`."""
+    halves = [transpose(builder, *half) for half in (cells[:4], cells[4:])]
     even = [k for k in range(2 * WIDTH) if k % 8 < 4]
     return [shuffle(builder, a, b, [k + odd for k in even]) for odd in (0, 4) for a, b in zip(*halves, strict=True)]
 
 
 def _by_point(builder, numbers):
-    """The inverse of `_by_number`."""
+    """A vector of the cell for each point, from a vector of the points for each number."""
     lower, upper = transpose(builder, *numbers[:4]), transpose(builder, *numbers[4:])
     cells = {}
     for k in range(4):
@@ -65,7 +69,7 @@ def _points(context, builder, sig, args):
         yield (
             pointer(0, cell, _RUN),
             pointer(0, builder.add(cell, stride), _RUN),
-            spread(builder.add(right, k), CELL),
+            spread(builder.add(right, k), WIDTH),
             spread(builder.add(below, k), 2 * CELL),
         )
 
@@ -76,11 +80,19 @@ def _sample_group(typingctx, maps, base, stride, cells, at, s, right, below):
     signature = types.UniTuple(Lanes, CELL)(maps, base, stride, cells, at, s, right, below)
 
     def codegen(context, builder, sig, args):
-        values = []
+        lines, fractions = [], []
         for upper, lower, right, below in _points(context, builder, sig, args):
-            line = lerp(builder, builder.load(upper, align=4), builder.load(lower, align=4), below)
-            values.append(lerp(builder, part(builder, line, 0, CELL), part(builder, line, CELL, CELL), right))
-        return context.make_tuple(builder, sig.return_type, _by_number(builder, values))
+            lines.append(lerp(builder, builder.load(upper, align=4), builder.load(lower, align=4), below))
+            fractions.append(right)
+        cells = []
+        for points in _together():
+            runs = lines[points[0]], lines[points[-1]]
+            left = [2 * CELL * k + number for k in range(len(points)) for number in range(CELL)]
+            lefts, rights = (shuffle(builder, *runs, [lane + to for lane in left]) for to in (0, CELL))
+            first = ir.Constant(BITS, [lane < CELL for lane in range(WIDTH)])
+            fraction = builder.select(first, fractions[points[0]], fractions[points[-1]])
+            cells.append(lerp(builder, lefts, rights, fraction))
+        return context.make_tuple(builder, sig.return_type, _by_number(builder, cells))
 
     return signature, codegen
 
@@ -92,7 +104,7 @@ def _splat_group(typingctx, maps, base, stride, cells, at, s, right, below, numb
     def codegen(context, builder, sig, args):
         values = _by_point(builder, cgutils.unpack_tuple(builder, args[8], CELL))
         for value, (upper, lower, right, below) in zip(values, _points(context, builder, sig, args), strict=True):
-            right = builder.fmul(value, right, flags=FAST)
+            right = builder.fmul(value, part(builder, right, 0, CELL), flags=FAST)
             line = join(builder, [builder.fsub(value, right, flags=FAST), right])
             share = builder.fmul(line, below, flags=FAST)
             for pointer, addend in ((upper, builder.fsub(line, share, flags=FAST)), (lower, share)):
