@@ -27,7 +27,7 @@ PITCH = BLOCK + WIDTH
 """Distance of two rows: not a power of two, which would crowd them in few sets of the cache."""
 
 # Rows of the scratch array. Rows that are named in sequence lie in sequence.
-PLACE_I, PLACE_J, REAL = 0, 4 * PITCH, 8 * PITCH  # the same in every world
+PLACE_I, PLACE_J, ONES = 0, 4 * PITCH, 8 * PITCH  # the same in every world
 DEPTH_I, PRECISION_I, DEPTH_J, PRECISION_J = (r * PITCH for r in range(9, 13))
 POINT_G, FORCE_G, FORCE_H = (r * PITCH for r in (13, 18, 26))  # G: i seen from j, H: j seen from i
 POINT_H, LOSS = FORCE_H, PRECISION_I  # the one is no longer needed where the other begins
@@ -61,15 +61,6 @@ def fetch(array, begin, length, part):
     first, last, whole = part
     for k in range(begin + length * first // whole, begin + length * last // whole, LINE):
         prefetch(array, k)
-
-
-@fused
-def mark(s, size):
-    """One for each match of the block, zero for the padding to whole vectors."""
-    for k in range(size):
-        s[REAL + k] = ONE
-    for k in range(size, (size + WIDTH - 1) // WIDTH * WIDTH):
-        s[REAL + k] = ZERO
 
 
 @fused
@@ -186,6 +177,7 @@ def reproject(s, size, point, precision, other, tan, force, grad_depth, z_min):
 def overlap(s, own, size, tan_j, w_3d, measure):
     """Step 3d: the 3D term is added to the gradients and begins the loss."""
     entropy, half = THREE_HALVES * w_3d, HALF * w_3d
+    both_constants = (measure + measure) - (entropy + entropy)
     for k in range(0, size, WIDTH):
         d_j = load(s, DEPTH_J + k)
         b_x, b_y = d_j * load(s, PLACE_J + X + k) * tan_j[0], d_j * load(s, PLACE_J + Y + k) * tan_j[1]
@@ -203,11 +195,12 @@ def overlap(s, own, size, tan_j, w_3d, measure):
         store(s, FORCE_G + PULL_Y + k, load(s, FORCE_G + PULL_Y + k) - f_y * d_j)
         arm = f_x * q_x + (f_y * q_y + (f_z * q_z - measure))
         store(s, own + GRAD_DEPTH_I + k, load(s, own + GRAD_DEPTH_I + k) + arm)
-        arm = f_x * b_x + (f_y * b_y + (f_z * d_j + measure))
-        store(s, own + GRAD_DEPTH_J + k, load(s, own + GRAD_DEPTH_J + k) - arm)
         square *= half
-        store(s, own + GRAD_VAR_I + k, share_i * (entropy - square))
-        store(s, own + GRAD_VAR_J + k, share_j * (entropy - square))
+        rest = entropy - square
+        arm += (rest + rest) + both_constants  # f e is twice the square
+        store(s, own + GRAD_DEPTH_J + k, load(s, own + GRAD_DEPTH_J + k) - arm)
+        store(s, own + GRAD_VAR_I + k, share_i * rest)
+        store(s, own + GRAD_VAR_J + k, share_j * rest)
         store(s, LOSS + k, square + entropy * math.log(total))
 
 
@@ -219,13 +212,13 @@ def total(s, own, size, log_tan_i, log_tan_j, w_3d, measure):
     for k in range(0, size, WIDTH):
         log_v_i, log_v_j = load(s, own + LOG_VAR_I + k), load(s, own + LOG_VAR_J + k)
         front_g, front_h = load(s, FORCE_G + FRONT + k), load(s, FORCE_H + FRONT + k)
-        half_g, half_h = HALF * load(s, FORCE_G + MAHA + k), HALF * load(s, FORCE_H + MAHA + k)
-        store(s, own + GRAD_VAR_I + k, load(s, own + GRAD_VAR_I + k) + (front_g - half_g))
-        store(s, own + GRAD_VAR_J + k, load(s, own + GRAD_VAR_J + k) + (front_h - half_h))
-        loss = load(s, LOSS + k) + (half_g + half_h) - constant
-        loss += front_g * (log_v_i - log_tan_j) + front_h * (log_v_j - log_tan_i)
-        log_depths = load(s, own + LOG_DEPTH_I + k) + load(s, own + LOG_DEPTH_J + k)
-        loss += entropy * (log_v_i + log_v_j) - measure * log_depths
+        maha_g, maha_h = load(s, FORCE_G + MAHA + k), load(s, FORCE_H + MAHA + k)
+        store(s, own + GRAD_VAR_I + k, (load(s, own + GRAD_VAR_I + k) + front_g) - HALF * maha_g)
+        store(s, own + GRAD_VAR_J + k, (load(s, own + GRAD_VAR_J + k) + front_h) - HALF * maha_h)
+        loss = HALF * (maha_g + maha_h) + (load(s, LOSS + k) - constant)
+        loss = front_g * (log_v_i - log_tan_j) + (front_h * (log_v_j - log_tan_i) + loss)
+        loss = entropy * (log_v_i + log_v_j) + loss
+        loss -= measure * (load(s, own + LOG_DEPTH_I + k) + load(s, own + LOG_DEPTH_J + k))
         density = load(s, FORCE_G + DENSITY + k) * load(s, FORCE_H + DENSITY + k)
         density = min(max(density, DENSITY_RANGE[0]), DENSITY_RANGE[1])
         store(s, LOSS + k, loss - HALF * math.log(density))
@@ -236,12 +229,21 @@ def judge(s, own, size, outlier_level, sums):
     """Step 3f: robust loss and inlier posterior of each match; padding gets none."""
     robust_sum, inlier_sum = load(sums, WIDTH * SUM_ROBUST), load(sums, WIDTH * SUM_INLIER)
     loss_sum = load(sums, WIDTH * SUM_INLIER_LOSS)
-    product = max(load(s, REAL), ONE)  # one in every lane, and at most 2^(BLOCK / WIDTH) after the loop
-    for k in range(0, size, WIDTH):
-        loss, real = load(s, LOSS + k), load(s, REAL + k)
+    product = load(s, ONES)  # at most 2^(BLOCK / WIDTH) after the loop
+    whole = size // WIDTH * WIDTH
+    for k in range(0, whole, WIDTH):
+        loss = load(s, LOSS + k)
+        least, both, inlier = math.posterior(loss, outlier_level)
+        store(s, own + INLIER + k, inlier)
+        robust_sum += least
+        product *= both
+        inlier_sum += inlier
+        loss_sum += inlier * loss
+    if whole < size:
+        loss, real = load(s, LOSS + whole), load_first(s, ONES, size - whole)
         least, both, inlier = math.posterior(loss, outlier_level)
         inlier *= real
-        store(s, own + INLIER + k, inlier)
+        store(s, own + INLIER + whole, inlier)
         robust_sum += real * least
         product *= select(real > ZERO, both, ONE)
         inlier_sum += inlier

@@ -33,6 +33,7 @@ from proba.kernels.blocks import (
     LOG_DEPTH_I,
     LOG_DEPTH_J,
     NEXT_WORLD,
+    ONES,
     PITCH,
     PLACE_I,
     PLACE_J,
@@ -50,7 +51,7 @@ from proba.kernels.blocks import (
     SUM_ROWS,
 )
 from proba.kernels.group import GROUP
-from proba.kernels.math import THREE_HALVES, ZERO, f32
+from proba.kernels.math import ONE, THREE_HALVES, ZERO, f32
 from proba.kernels.patch import prefetch
 from proba.kernels.simd import WIDTH
 from proba.objective.evaluation import EdgeEvaluation
@@ -104,6 +105,7 @@ def _run(
     cells = np.zeros(2 * PITCH, np.int32)
     sums, scale = np.empty(SUM_ROWS, np.float32), np.zeros(GROUP, np.float32)
     measure = THREE_HALVES * neutral * w_3d
+    s[ONES : ONES + WIDTH] = ONE
     for task in range(first, last):
         group, e = task // num_edges, task % num_edges
         first_world, together = groups[group], groups[group + 1] - groups[group]
@@ -137,7 +139,6 @@ def _run(
             done += n
             for coordinate in (x_i, y_i, x_j, y_j):  # the four pages are looked up at once
                 prefetch(coordinate, next_begin + next_size * part[0] // size)
-            blocks.mark(s, n)
             blocks.locate(x_i, y_i, at, n, s, PLACE_I, cells, CELL_I, extent_i, side, cell)
             blocks.locate(x_j, y_j, at, n, s, PLACE_J, cells, CELL_J, extent_j, side, cell)
             if together == GROUP:

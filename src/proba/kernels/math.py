@@ -14,7 +14,17 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from proba.kernels.simd import Lanes, mantissa_and_exponent, rint, select, times_power_of_two
+from proba.kernels.simd import (
+    TO_WHOLE,
+    WIDTH,
+    Lanes,
+    mantissa_and_exponent,
+    near_one,
+    rint,
+    select,
+    times_power_of_two,
+    two_to_sixteenths,
+)
 
 closed_form = nb.njit(fastmath={"nnan", "ninf", "nsz", "contract"}, forceinline=True, nogil=True, error_model="numpy")
 
@@ -33,9 +43,15 @@ E3, E4, E5 = f32(0.1666757509541915), f32(0.04191543141847106), f32(0.0082976476
 L0, L1, L2, L3 = f32(0.9999999178569582), f32(-0.5000034428219897), f32(0.3333560788579678), f32(-0.2497156019613199)
 L4, L5, L6, L7 = f32(0.19884235951231655), f32(-0.172124275516842), f32(0.16338142079299722), f32(-0.10378706586397797)
 
+SIXTEEN, SIXTH = f32(16), f32(1 / 6)
+N2, N3 = f32(-0.5001901137951223), f32(0.33350361727961725)  # log(1 + r) - r for |r| < 1/33
+
 
 def exp(x):
-    """e^x. Of lanes to 4e-7 relative for |x| < 40 (minimax polynomial of degree 5), without a check of the range."""
+    """e^x. Of lanes to 4e-7 relative for |x| < 40, without a check of the range.
+
+    Sixteen lanes look up a power of two and need a polynomial of degree 3 only, fewer need degree 5 (minimax).
+    """
     return f32(numbers.exp(x))
 
 
@@ -44,6 +60,12 @@ def _exp(x):
     if x == types.float32:
         return lambda x: f32(numbers.exp(x))
 
+    def from_table(x):
+        shifted = x * (SIXTEEN * LOG2_E) + TO_WHOLE
+        r = x - (shifted - TO_WHOLE) * (LN2 / SIXTEEN)
+        power = two_to_sixteenths(shifted)
+        return power + power * (r + r * r * (HALF + r * SIXTH))
+
     def lanes(x):
         whole = rint(x * LOG2_E)
         r = x - whole * LN2  # contracted to one operation, exact but for the rounding of the constant
@@ -51,11 +73,14 @@ def _exp(x):
         series = ((E5 * r + E4) * r2 + (E3 * r + E2)) * r2 + (E1 * r + E0)  # short chains: the loop waits on latency
         return times_power_of_two(series, whole)
 
-    return lanes if x == Lanes else None
+    return (from_table if WIDTH == 16 else lanes) if x == Lanes else None
 
 
 def log(x):
-    """Natural logarithm. Of lanes to 1e-7 absolute for positive normal numbers (minimax polynomial of degree 8)."""
+    """Natural logarithm. Of lanes to 2e-7, relative where it is above one, for positive normal numbers.
+
+    Sixteen lanes look up a logarithm near theirs and need a polynomial of degree 3 only, fewer need degree 8 (minimax).
+    """
     return f32(numbers.log(x))
 
 
@@ -64,6 +89,11 @@ def _log(x):
     if x == types.float32:
         return lambda x: f32(numbers.log(x))
 
+    def from_table(x):
+        mantissa, inverse, offset, exponent = near_one(x)
+        r = mantissa * inverse - ONE
+        return exponent * LN2 + offset + (r * r * (N3 * r + N2) + r)
+
     def lanes(x):
         mantissa, exponent = mantissa_and_exponent(x)
         r = mantissa - ONE
@@ -71,7 +101,7 @@ def _log(x):
         upper, lower = (L7 * r + L6) * r2 + (L5 * r + L4), (L3 * r + L2) * r2 + (L1 * r + L0)
         return exponent * LN2 + (upper * (r2 * r2) + lower) * r
 
-    return lanes if x == Lanes else None
+    return (from_table if WIDTH == 16 else lanes) if x == Lanes else None
 
 
 @closed_form

@@ -11,6 +11,7 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba.core import cgutils, types
@@ -222,6 +223,59 @@ def _mantissa_and_exponent(typingctx, value):
     return types.UniTuple(Lanes, 2)(Lanes), codegen
 
 
+def _avx512(builder, name, *values):
+    """An instruction of sixteen lanes that LLVM has no name of its own for."""
+    kind = ir.FunctionType(FLOATS, [value.type for value in values])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.avx512.{name}.512"), values)
+
+
+def _look_up(builder, table, bits):
+    """Of sixteen 32-bit numbers the one that the last four bits of each lane name."""
+    return _avx512(builder, "permvar.sf", builder.bitcast(ir.Constant(INTS, table), FLOATS), bits)
+
+
+def _float_bits(numbers):
+    return [int(bits) for bits in np.array(numbers, np.float32).view(np.int32)]
+
+
+TO_WHOLE = np.float32(1.5 * 2**23)
+"""A number far below this one is rounded when this one is added, and its last bits are those of the whole number."""
+
+
+def _two_to_sixteenths(typingctx, value):
+    """2^(n / 16) of value = n + TO_WHOLE. Sixteen lanes only."""
+    table = [bits - (k << 19) for k, bits in enumerate(_float_bits([2 ** (k / 16) for k in range(16)]))]
+
+    def codegen(context, builder, sig, args):
+        bits = builder.bitcast(args[0], INTS)
+        fraction = builder.bitcast(_look_up(builder, table, bits), INTS)
+        whole = builder.shl(bits, ir.Constant(INTS, [19] * WIDTH))  # and the fraction, which the table leaves out
+        return builder.bitcast(builder.add(fraction, whole), FLOATS)
+
+    return Lanes(Lanes), codegen
+
+
+def _near_one(typingctx, value):
+    """(m, r, l, e) with value = m 2^e, m r within 1/33 of one, l = -log r; of positive normal numbers.
+
+    Sixteen lanes only.
+    """
+    inverses = np.array(
+        [32 / (33 + 2 * k) for k in range(16)], np.float32
+    )  # of the middle of each sixteenth from 1 to 2
+    tables = _float_bits(inverses), _float_bits(-np.log(inverses.astype(np.float64)))
+
+    def codegen(context, builder, sig, args):
+        all_lanes, current = ir.Constant(ir.IntType(WIDTH), -1), INT32(4)  # the current way of rounding
+        mantissa = _avx512(builder, "mask.getmant.ps", args[0], INT32(0), args[0], all_lanes, current)
+        exponent = _avx512(builder, "mask.getexp.ps", args[0], args[0], all_lanes, current)
+        part = builder.lshr(builder.bitcast(args[0], INTS), ir.Constant(INTS, [19] * WIDTH))
+        found = [_look_up(builder, table, part) for table in tables]
+        return context.make_tuple(builder, sig.return_type, [mantissa, *found, exponent])
+
+    return types.UniTuple(Lanes, 4)(Lanes), codegen
+
+
 load: Any = intrinsic(_load)
 load_first: Any = intrinsic(_load_first)
 store: Any = intrinsic(_store)
@@ -229,3 +283,5 @@ store_whole: Any = intrinsic(_store_whole)
 lane_sums: Any = intrinsic(_lane_sums)
 times_power_of_two: Any = intrinsic(_times_power_of_two)
 mantissa_and_exponent: Any = intrinsic(_mantissa_and_exponent)
+two_to_sixteenths: Any = intrinsic(_two_to_sixteenths)
+near_one: Any = intrinsic(_near_one)
