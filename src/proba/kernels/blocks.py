@@ -56,10 +56,12 @@ step = nb.njit(fastmath=FAST_MATH, nogil=True, error_model="numpy")  # compiled 
 
 
 @fused
-def fetch(array, begin, length, part):
-    """Step 0: ask for the part (first, last, of) of array[begin : begin + length]; nothing waits for it."""
-    first, last, whole = part
-    for k in range(begin + length * first // whole, begin + length * last // whole, LINE):
+def fetch(array, begin, length):
+    """Step 0: ask for array[begin : begin + length]; nothing waits for it.
+
+    Steps that take `later` and `ahead` do the same as they go: as many numbers of `later` from `ahead` on as matches.
+    """
+    for k in range(begin, begin + length, LINE):
         prefetch(array, k)
 
 
@@ -133,13 +135,14 @@ def exponentiate(s, own, size):
 
 
 @fused
-def transform(s, size, rotation, tan, translation, place, depth, point, z_min):
+def transform(s, size, rotation, tan, translation, place, depth, point, z_min, later, ahead):
     """Step 3b: the points of one image in the frame of the other."""
     (r_xx, r_xy, r_xz), (r_yx, r_yy, r_yz), (r_zx, r_zy, r_zz) = rotation
     r_xx, r_yx, r_zx = r_xx * tan[0], r_yx * tan[0], r_zx * tan[0]
     r_xy, r_yy, r_zy = r_xy * tan[1], r_yy * tan[1], r_zy * tan[1]
     t_x, t_y, t_z = translation
     for k in range(0, size, WIDTH):
+        prefetch(later, ahead + k)
         x, y, d = load(s, place + X + k), load(s, place + Y + k), load(s, depth + k)
         q_x = d * (r_xx * x + (r_xy * y + r_xz)) + t_x
         q_y = d * (r_yx * x + (r_yy * y + r_yz)) + t_y
@@ -153,9 +156,10 @@ def transform(s, size, rotation, tan, translation, place, depth, point, z_min):
 
 
 @fused
-def reproject(s, size, point, precision, other, tan, force, grad_depth, z_min):
+def reproject(s, size, point, precision, other, tan, force, grad_depth, z_min, later, ahead):
     """Step 3c: the 2D term of one direction: its gradients with respect to the point and to the other image's ray."""
     for k in range(0, size, WIDTH):
+        prefetch(later, ahead + k)
         q_x, q_y, q_z = load(s, point + X + k), load(s, point + Y + k), load(s, point + Z + k)
         inverse_norm, inverse_z = load(s, point + INVERSE_NORM + k), load(s, point + INVERSE_Z + k)
         o_x, o_y = load(s, other + X + k) * tan[0], load(s, other + Y + k) * tan[1]
@@ -225,41 +229,43 @@ def total(s, own, size, log_tan_i, log_tan_j, w_3d, measure):
 
 
 @fused
+def judge_vector(s, own, k, outlier_level, real, so_far):
+    """The sums `so_far` with those matches from k on that are real, which is one or zero."""
+    robust_sum, product, inlier_sum, loss_sum = so_far
+    loss = load(s, LOSS + k)
+    least, both, inlier = math.posterior(loss, outlier_level)
+    inlier *= real
+    store(s, own + INLIER + k, inlier)
+    product *= select(real > ZERO, both, ONE)
+    return robust_sum + real * least, product, inlier_sum + inlier, loss_sum + inlier * loss
+
+
+@fused
 def judge(s, own, size, outlier_level, sums):
     """Step 3f: robust loss and inlier posterior of each match; padding gets none."""
-    robust_sum, inlier_sum = load(sums, WIDTH * SUM_ROBUST), load(sums, WIDTH * SUM_INLIER)
-    loss_sum = load(sums, WIDTH * SUM_INLIER_LOSS)
-    product = load(s, ONES)  # at most 2^(BLOCK / WIDTH) after the loop
+    ones = load(s, ONES)
+    so_far = (  # the product, from one on, is at most 2^(BLOCK / WIDTH) in the end
+        load(sums, WIDTH * SUM_ROBUST), ones, load(sums, WIDTH * SUM_INLIER), load(sums, WIDTH * SUM_INLIER_LOSS),
+    )  # fmt: skip
     whole = size // WIDTH * WIDTH
     for k in range(0, whole, WIDTH):
-        loss = load(s, LOSS + k)
-        least, both, inlier = math.posterior(loss, outlier_level)
-        store(s, own + INLIER + k, inlier)
-        robust_sum += least
-        product *= both
-        inlier_sum += inlier
-        loss_sum += inlier * loss
+        so_far = judge_vector(s, own, k, outlier_level, ONE, so_far)
     if whole < size:
-        loss, real = load(s, LOSS + whole), load_first(s, ONES, size - whole)
-        least, both, inlier = math.posterior(loss, outlier_level)
-        inlier *= real
-        store(s, own + INLIER + whole, inlier)
-        robust_sum += real * least
-        product *= select(real > ZERO, both, ONE)
-        inlier_sum += inlier
-        loss_sum += inlier * loss
+        so_far = judge_vector(s, own, whole, outlier_level, load_first(s, ONES, size - whole), so_far)
+    robust_sum, product, inlier_sum, loss_sum = so_far
     store(sums, WIDTH * SUM_ROBUST, robust_sum - math.log(product))
     store(sums, WIDTH * SUM_INLIER, inlier_sum)
     store(sums, WIDTH * SUM_INLIER_LOSS, loss_sum)
 
 
 @fused
-def sum_moments(s, own, size, force, depth, place, sums, to):
+def sum_moments(s, own, size, force, depth, place, sums, to, later, ahead):
     """Step 4a: sums of a force times its arms (x d, y d, d), for the gradient of a rotation."""
     xx, xy, xz = load(sums, WIDTH * to), load(sums, WIDTH * (to + 1)), load(sums, WIDTH * (to + 2))
     yx, yy, yz = load(sums, WIDTH * (to + 4)), load(sums, WIDTH * (to + 5)), load(sums, WIDTH * (to + 6))
     zx, zy, zz = load(sums, WIDTH * (to + 8)), load(sums, WIDTH * (to + 9)), load(sums, WIDTH * (to + 10))
     for k in range(0, size, WIDTH):
+        prefetch(later, ahead + k)
         d = load(s, own + INLIER + k) * load(s, depth + k)
         x, y = d * load(s, place + X + k), d * load(s, place + Y + k)
         g_x, g_y, g_z = load(s, force + X + k), load(s, force + Y + k), load(s, force + Z + k)
@@ -284,7 +290,7 @@ def sum_moments(s, own, size, force, depth, place, sums, to):
 
 
 @fused
-def sum_forces(s, own, size, force, translation, grad_depth, other, sums, to, to_o, to_front):
+def sum_forces(s, own, size, force, translation, grad_depth, other, sums, to, to_o, to_front, later, ahead):
     """Step 4b: sums of a force, of its pull on the other camera's rays, and of the points in front of that camera.
 
     The depth moves the point along q - t: t completes its gradient here, where the force is at hand.
@@ -293,6 +299,7 @@ def sum_forces(s, own, size, force, translation, grad_depth, other, sums, to, to
     x, y, z = load(sums, WIDTH * (to + 3)), load(sums, WIDTH * (to + 7)), load(sums, WIDTH * (to + 11))
     o_x, o_y, front = load(sums, WIDTH * to_o), load(sums, WIDTH * (to_o + 1)), load(sums, WIDTH * to_front)
     for k in range(0, size, WIDTH):
+        prefetch(later, ahead + k)
         inlier = load(s, own + INLIER + k)
         g_x, g_y, g_z = load(s, force + X + k), load(s, force + Y + k), load(s, force + Z + k)
         store(s, grad_depth + k, load(s, grad_depth + k) - g_x * t_x - g_y * t_y - g_z * t_z)

@@ -2,9 +2,9 @@
 
 A window of matches is walked in blocks: 1. find the map cells, 2. gather the four cells around each point, 3. loss and
 gradients of each match, 4. sums over the block, 5. scatter the map gradients. Every step does a vector at once.
-Steps 1, 2 and 5 serve a group of four worlds together, whose maps are interleaved for that. Between the steps, what the
-next edge will need is fetched into the second-level cache, little by little: a processor keeps few requests to memory
-open at a time.
+Steps 1, 2 and 5 serve a group of four worlds together, whose maps are interleaved for that. Between the steps and
+within their loops, what the next edge will need is fetched into the second-level cache, little by little: a processor
+keeps few requests to memory open at a time, and a burst of them holds up the loads of the steps.
 
 The compiled code is cached beside this file. Numba looks only at this file's date, so touch it after a change to
 `blocks`, `group`, `math`, `patch` or `simd`.
@@ -135,10 +135,10 @@ def _run(
         while done < size:
             begin = (start[e] + done) % count[e]
             n = min(BLOCK, size - done, count[e] - begin)  # a block ends where the window wraps around
-            at, part = offset[e] + begin, (done, done + n, size)
+            at, next_share = offset[e] + begin, (next_size * done // size, next_size * (done + n) // size)
             done += n
             for coordinate in (x_i, y_i, x_j, y_j):  # the four pages are looked up at once
-                prefetch(coordinate, next_begin + next_size * part[0] // size)
+                prefetch(coordinate, next_begin + next_share[0])
             blocks.locate(x_i, y_i, at, n, s, PLACE_I, cells, CELL_I, extent_i, side, cell)
             blocks.locate(x_j, y_j, at, n, s, PLACE_J, cells, CELL_J, extent_j, side, cell)
             if together == GROUP:
@@ -148,28 +148,67 @@ def _run(
                 blocks.gather(s, cells, CELL_I, n, source, from_i, stride, PLACE_I, LOG_DEPTH_I)
                 blocks.gather(s, cells, CELL_J, n, source, from_j, stride, PLACE_J, LOG_DEPTH_J)
             for coordinate in (x_i, y_i, x_j, y_j):
-                blocks.fetch(coordinate, next_begin, next_size, part)
+                blocks.fetch(coordinate, next_begin + next_share[0], next_share[1] - next_share[0])
             for w in range(together):
                 b, own, to = first_world + w, w * NEXT_WORLD, lanes[w]
                 tan_i, tan_j = (tan[b, i, 0], tan[b, i, 1]), (tan[b, j, 0], tan[b, j, 1])
                 log_tan_i, log_tan_j = log_tan[b, i, 0] + log_tan[b, i, 1], log_tan[b, j, 0] + log_tan[b, j, 1]
                 rotation, translation, transposed, inverse = blocks.both_ways(poses, b, e)
                 grad_i, grad_j = own + GRAD_DEPTH_I, own + GRAD_DEPTH_J
+                first_part, last_part = (done - n) * together + n * w, (done - n) * together + n * (w + 1)
+                begin_ahead = next_map + image_floats * first_part // (size * together)
+                rest = next_map + image_floats * last_part // (size * together) - begin_ahead - 4 * n
+                map_ahead, grad_ahead = source_base + begin_ahead, target_base + begin_ahead
                 blocks.exponentiate(s, own, n)
-                blocks.transform(s, n, rotation, tan_i, translation, PLACE_I, DEPTH_I, POINT_G, z_min)
-                blocks.reproject(s, n, POINT_G, PRECISION_I, PLACE_J, tan_j, FORCE_G, grad_i, z_min)
-                blocks.transform(s, n, transposed, tan_j, inverse, PLACE_J, DEPTH_J, POINT_H, z_min)
-                blocks.reproject(s, n, POINT_H, PRECISION_J, PLACE_I, tan_i, FORCE_H, grad_j, z_min)
-                share = (done - n) * together + n * w, (done - n) * together + n * (w + 1), size * together
-                blocks.fetch(source, source_base + next_map, image_floats, share)
+                blocks.transform(
+                    s, n, rotation, tan_i, translation, PLACE_I, DEPTH_I, POINT_G, z_min, source, map_ahead
+                )
+                blocks.reproject(
+                    s, n, POINT_G, PRECISION_I, PLACE_J, tan_j, FORCE_G, grad_i, z_min, source, map_ahead + n
+                )
+                blocks.transform(
+                    s, n, transposed, tan_j, inverse, PLACE_J, DEPTH_J, POINT_H, z_min, source, map_ahead + 2 * n
+                )
+                blocks.reproject(
+                    s, n, POINT_H, PRECISION_J, PLACE_I, tan_i, FORCE_H, grad_j, z_min, source, map_ahead + 3 * n
+                )
+                blocks.fetch(source, map_ahead + 4 * n, rest)
                 blocks.overlap(s, own, n, tan_j, w_3d, measure)
                 blocks.total(s, own, n, log_tan_i, log_tan_j, w_3d, measure)
                 blocks.judge(s, own, n, outlier_level[b], to)
-                blocks.sum_moments(s, own, n, FORCE_G, DEPTH_I, PLACE_I, to, SUM_G)
-                blocks.sum_moments(s, own, n, FORCE_H, DEPTH_J, PLACE_J, to, SUM_H)
-                blocks.fetch(target, target_base + next_map, image_floats, share)
-                blocks.sum_forces(s, own, n, FORCE_G, translation, grad_i, PLACE_J, to, SUM_G, SUM_OJ, SUM_FRONT_J)
-                blocks.sum_forces(s, own, n, FORCE_H, inverse, grad_j, PLACE_I, to, SUM_H, SUM_OI, SUM_FRONT_I)
+                blocks.sum_moments(s, own, n, FORCE_G, DEPTH_I, PLACE_I, to, SUM_G, target, grad_ahead)
+                blocks.sum_moments(s, own, n, FORCE_H, DEPTH_J, PLACE_J, to, SUM_H, target, grad_ahead + n)
+                blocks.sum_forces(
+                    s,
+                    own,
+                    n,
+                    FORCE_G,
+                    translation,
+                    grad_i,
+                    PLACE_J,
+                    to,
+                    SUM_G,
+                    SUM_OJ,
+                    SUM_FRONT_J,
+                    target,
+                    grad_ahead + 2 * n,
+                )
+                blocks.sum_forces(
+                    s,
+                    own,
+                    n,
+                    FORCE_H,
+                    inverse,
+                    grad_j,
+                    PLACE_I,
+                    to,
+                    SUM_H,
+                    SUM_OI,
+                    SUM_FRONT_I,
+                    target,
+                    grad_ahead + 3 * n,
+                )
+                blocks.fetch(target, grad_ahead + 4 * n, rest)
             if together == GROUP:
                 blocks.scatter_group(s, cells, CELL_I, n, scale, target, to_i, stride, PLACE_I, GRAD_DEPTH_I)
                 blocks.scatter_group(s, cells, CELL_J, n, scale, target, to_j, stride, PLACE_J, GRAD_DEPTH_J)
