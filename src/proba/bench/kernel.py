@@ -141,10 +141,17 @@ def _on_two_threads(pool: ThreadPoolExecutor, rounds: int) -> None:
     other.result()
 
 
+LEAST_SECONDS = 0.1
+"""A sample is so many calls in a row that it takes at least this long, as the solver makes them, thousands in a row."""
+
+
 def _seconds(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    begin = clock()
-    call()
-    return clock() - begin
+    """Of one call, in the mean over a sample."""
+    begin, calls = clock(), 0
+    while calls == 0 or clock() - begin < LEAST_SECONDS:
+        call()
+        calls += 1
+    return (clock() - begin) / calls
 
 
 def run_kernel_benchmark(
