@@ -179,35 +179,13 @@ def _run(
                 blocks.sum_moments(s, own, n, FORCE_G, DEPTH_I, PLACE_I, to, SUM_G, target, grad_ahead)
                 blocks.sum_moments(s, own, n, FORCE_H, DEPTH_J, PLACE_J, to, SUM_H, target, grad_ahead + n)
                 blocks.sum_forces(
-                    s,
-                    own,
-                    n,
-                    FORCE_G,
-                    translation,
-                    grad_i,
-                    PLACE_J,
-                    to,
-                    SUM_G,
-                    SUM_OJ,
-                    SUM_FRONT_J,
-                    target,
-                    grad_ahead + 2 * n,
-                )
+                    s, own, n, FORCE_G, translation, grad_i, PLACE_J, to,
+                    SUM_G, SUM_OJ, SUM_FRONT_J, target, grad_ahead + 2 * n,
+                )  # fmt: skip
                 blocks.sum_forces(
-                    s,
-                    own,
-                    n,
-                    FORCE_H,
-                    inverse,
-                    grad_j,
-                    PLACE_I,
-                    to,
-                    SUM_H,
-                    SUM_OI,
-                    SUM_FRONT_I,
-                    target,
-                    grad_ahead + 3 * n,
-                )
+                    s, own, n, FORCE_H, inverse, grad_j, PLACE_I, to,
+                    SUM_H, SUM_OI, SUM_FRONT_I, target, grad_ahead + 3 * n,
+                )  # fmt: skip
                 blocks.fetch(target, grad_ahead + 4 * n, rest)
             if together == GROUP:
                 blocks.scatter_group(s, cells, CELL_I, n, scale, target, to_i, stride, PLACE_I, GRAD_DEPTH_I)
