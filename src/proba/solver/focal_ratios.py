@@ -8,13 +8,7 @@ all cameras have in common, which the solver finds anyway, but much about their 
 from __future__ import annotations
 
 import numpy as np
-import poselib
 
-RANSAC = {"max_epipolar_error": 2 / 512, "max_iterations": 500, "min_iterations": 50, "seed": 0}
-"""Coordinates are in units of half the longest side: two pixels of a 1024 px image."""
-MIN_MATCHES, MIN_INLIERS = 20, 15
-ENOUGH = 300
-"""An edge with so many inliers has the full weight."""
 SIGMA = 0.02
 """Relative difference of the squared singular values that noise causes; beyond it an edge counts less (Cauchy)."""
 PRIOR_SIGMA = 0.7
@@ -22,16 +16,6 @@ PRIOR_SIGMA = 0.7
 MAX_LOG_RATIO = 0.7
 """Bound of a log ratio to the median camera: a photo with a few poor edges may ask for anything."""
 ITERATIONS, MAX_STEP, DIFFERENCE = 20, 0.3, 1e-6
-
-
-def fundamental_matrix(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float] | None:
-    """Of the matches [M, 2] of one edge, and its weight; None where too few agree."""
-    if len(x) < MIN_MATCHES:
-        return None
-    matrix, info = poselib.estimate_fundamental(x, y, RANSAC, {})
-    if info["num_inliers"] < MIN_INLIERS:
-        return None
-    return np.asarray(matrix), min(1.0, info["num_inliers"] * info["inlier_ratio"] / ENOUGH)
 
 
 def log_ratios(

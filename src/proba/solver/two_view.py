@@ -7,7 +7,7 @@ import poselib
 import torch
 
 from proba.geometry.epipolar import two_view_depths
-from proba.solver.focal_ratios import fundamental_matrix, log_ratios
+from proba.solver.focal_ratios import log_ratios
 from proba.solver.problem import Problem
 from proba.solver.worlds import World
 from proba.threads import in_parallel
@@ -17,15 +17,21 @@ FOV_DEG_TRUSTED = (10.0, 120.0)
 MAX_POINTS = 500
 MAX_FOCAL_EDGES = 60
 RANSAC = {"max_iterations": 500, "min_iterations": 50, "seed": 0}
+BOUND = 2 / 512
+"""Largest epipolar distance: two pixels of a 1024 px image. Coordinates are in units of half the longest side."""
+MIN_MATCHES, MIN_INLIERS = 20, 15
+"""Of an edge that is asked for focal lengths."""
+FULL_WEIGHT = 300
+"""An edge with so many inliers counts fully for the ratios of focal lengths."""
 
 
-def two_view_start(problem: Problem, common: float, relative_log_tan: np.ndarray) -> World:
-    """Relative poses of the tree's edges. Cameras have the tangents exp(common + relative_log_tan [C])."""
+def two_view_start(problem: Problem, common: float, ratios: np.ndarray) -> World:
+    """Relative poses of the tree's edges. Cameras have the tangents exp(common + ratios [C])."""
     graph = problem.graph
     poses = torch.eye(4, dtype=torch.float64).repeat(problem.n_images, 1, 1)
     poses[:, :3, :3] = problem.start_rotation
     children = np.flatnonzero(graph.parent >= 0).tolist()
-    log_tan = common + relative_log_tan[problem.camera_of_image.numpy()]  # [N]
+    log_tan = common + ratios[problem.camera_of_image.numpy()]  # [N]
 
     def relative(child: int) -> np.ndarray | None:
         return _parent_from_child(problem, int(graph.parent[child]), child, log_tan)
@@ -34,7 +40,7 @@ def two_view_start(problem: Problem, common: float, relative_log_tan: np.ndarray
         if pose is not None:
             poses[child] = torch.from_numpy(pose)
     fov_deg = float(np.degrees(2 * np.arctan(np.exp(common))))
-    return World(name=SEEDED, fov_deg=fov_deg, relative_log_tan=relative_log_tan, parent_from_child=poses)
+    return World(name=SEEDED, fov_deg=fov_deg, relative_log_tan=ratios, parent_from_child=poses)
 
 
 def _rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +74,7 @@ def relative_log_tan(problem: Problem, common: float) -> np.ndarray:  # [C]
     if problem.known_log_tan is not None:
         return problem.known_log_tan.numpy() - common
     edges = problem.graph.edges.tolist() if problem.n_cameras > 1 else []
-    found = in_parallel(lambda edge: fundamental_matrix(*_rays(problem, *edge)), edges)
+    found = in_parallel(lambda edge: _fundamental_matrix(*_rays(problem, *edge)), edges)
     usable = [(edge, *one) for edge, one in zip(edges, found, strict=True) if one is not None]
     if not usable:
         return np.zeros(problem.n_cameras)
@@ -77,16 +83,25 @@ def relative_log_tan(problem: Problem, common: float) -> np.ndarray:  # [C]
     return -log_ratios(np.stack(matrices), np.array(weight), camera, problem.n_cameras, -common)
 
 
+def _fundamental_matrix(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float] | None:
+    """Of the matches [M, 2] of one edge, and its weight; None where too few agree."""
+    if len(x) < MIN_MATCHES:
+        return None
+    matrix, info = poselib.estimate_fundamental(x, y, {"max_epipolar_error": BOUND, **RANSAC}, {})
+    if info["num_inliers"] < MIN_INLIERS:
+        return None
+    return np.asarray(matrix), min(1.0, info["num_inliers"] * info["inlier_ratio"] / FULL_WEIGHT)
+
+
 def _six_point_log_tan(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | None:
     """Estimate from the matches [M, 2] of one edge, and its weight."""
-    if len(x) < 20:
+    if len(x) < MIN_MATCHES:
         return None
-    # Unit: half the longest side; two pixels of a 1024 px image.
     pair, info = poselib.estimate_shared_focal_relative_pose(
-        x, y, [0.0, 0.0], {"max_epipolar_error": 2 / 512, **RANSAC}, {}
+        x, y, [0.0, 0.0], {"max_epipolar_error": BOUND, **RANSAC}, {}
     )
     focal = pair.camera1.focal()
-    if info["num_inliers"] < 15 or not np.isfinite(focal) or focal <= 0:
+    if info["num_inliers"] < MIN_INLIERS or not np.isfinite(focal) or focal <= 0:
         return None
     low, high = (np.log(np.tan(np.radians(fov) / 2)) for fov in FOV_DEG_TRUSTED)
     log_tan = -np.log(focal)
@@ -101,7 +116,7 @@ def _parent_from_child(problem: Problem, parent: int, child: int, log_tan: np.nd
     tan_child, tan_parent = np.exp(log_tan[[child, parent]])
     rays_child, rays_parent = x * tan_child, y * tan_parent
     unit = {"model": "SIMPLE_PINHOLE", "width": 2, "height": 2, "params": [1.0, 0.0, 0.0]}
-    bound = 2 / 512 * np.sqrt(tan_child * tan_parent)
+    bound = BOUND * np.sqrt(tan_child * tan_parent)
     pose, info = poselib.estimate_relative_pose(
         rays_child, rays_parent, unit, unit, {"max_epipolar_error": bound, **RANSAC}, {}
     )
