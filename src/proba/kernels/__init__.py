@@ -7,8 +7,6 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Literal
 
-import numba
-
 from proba.errors import InputError
 from proba.kernels.cpu import Workspace, evaluate
 from proba.objective.evaluation import EdgeEvaluation
@@ -21,7 +19,7 @@ Device = Literal["cpu", "cuda"]
 def evaluator(device: Device) -> Callable[..., EdgeEvaluation]:
     """`proba.objective.evaluate` for repeated calls on this device; a result is valid until the next call."""
     if device == "cpu":
-        return partial(evaluate, workspace=Workspace(), threads=numba.get_num_threads())
+        return partial(evaluate, workspace=Workspace())
     if find_spec("numba_cuda") is None:
         raise InputError("--device cuda needs numba-cuda: `pip install 'proba[cuda]'`; or use --device cpu")
     from proba.kernels.cuda import Evaluator

@@ -62,6 +62,8 @@ from proba.threads import pool
 
 EDGE_COST = 16
 """What an edge costs beside its matches, in matches."""
+WORTH_A_THREAD = 32_768
+"""Matches, counted once for each world, below which a thread costs more than it brings (about 0.1 ms to wake it)."""
 MARGIN = 4096
 """Unused numbers around every buffer: a processor reads ahead of a loop, beyond its end, and so takes cache lines from
 the thread that writes there (a second thread whose scratch memory followed that of the first was 12 % slower)."""
@@ -276,8 +278,8 @@ def evaluate(
 ) -> EdgeEvaluation:
     """`proba.objective.evaluate` in float32, fused. With a workspace, the result lives in its buffers.
 
-    Runs on as many threads as torch does unless told otherwise. The same input and number of threads give the same
-    bits. Log depths beyond +-20 and log variances beyond +-30 count as these bounds.
+    Unless told how many, it runs on as many of numba's threads as have enough to do. The same input and number of
+    threads give the same bits. Log depths beyond +-20 and log variances beyond +-30 count as these bounds.
     """
     options = options or ObjectiveOptions()
     assert options.gaussians == "isotropic", "anisotropic Gaussians exist in the reference objective only"
@@ -302,7 +304,7 @@ def evaluate(
         f32(options.w_3d), f32(options.measure == "neutral"), f32(options.z_min),
     )  # fmt: skip
     edges, _, count = packed.arrays[:3]
-    threads = threads or torch.get_num_threads()
+    threads = threads or _worthwhile_threads(count, batch, worlds)
     groups = _groups(worlds, threads)
     _run_chunks(_borders(count, batch, groups, threads), groups, threads, inputs, outputs[:4], space)
     collect(edges, outputs[2], outputs[4])
@@ -315,6 +317,12 @@ def evaluate(
         grad_maps=results[3],
         grad_log_tan=results[4],
     )
+
+
+def _worthwhile_threads(count: np.ndarray, batch: int, worlds: int) -> int:
+    """As many as get `WORTH_A_THREAD` matches each, up to numba's number."""
+    work = worlds * int((np.minimum(count, batch) + EDGE_COST).sum())
+    return min(nb.get_num_threads(), max(1, work // WORTH_A_THREAD))
 
 
 def _groups(worlds: int, threads: int) -> np.ndarray:
