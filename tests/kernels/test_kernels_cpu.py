@@ -4,6 +4,7 @@ import dataclasses
 import math
 from itertools import pairwise
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -178,3 +179,9 @@ def test_a_world_that_left_the_numbers_does_not_disturb_its_group():
     after = cpu.evaluate(*problem.arguments(), threads=1)
     for world in (0, 2, 3):
         assert all(torch.equal(getattr(before, name)[world], getattr(after, name)[world]) for name in FIELDS)
+
+
+def test_small_calls_stay_on_one_thread():
+    count = np.full(100, 512)
+    assert cpu._worthwhile_threads(count, 24, 3) == 1
+    assert cpu._worthwhile_threads(count, 512, 13) == numba.get_num_threads()

@@ -74,6 +74,16 @@ def test_verification_keeps_the_inliers():
     assert 110 <= len(result.matches.scores) <= 130
 
 
+def test_photos_of_different_cameras_keep_matches_farther_from_the_epipolar_lines():
+    good, off = two_views(150, 0), two_views(40, 0, seed=1)
+    off = PairMatches(off.points_i, off.points_j + np.float32([0, 3.5]), off.scores)  # the lines are nearly level
+    pair = PairMatches(*(np.concatenate(columns) for columns in zip(good, off, strict=True)))
+    other = replace(INFO, width=641)
+    assert len(verify(pair, INFO, INFO).matches.scores) < 160
+    assert len(verify(pair, INFO, other).matches.scores) > 180
+    assert len(verify(pair, INFO, other, VerifyOptions(wide_from=160)).matches.scores) < 160
+
+
 @pytest.mark.parametrize("count", [10, 60, 400])
 def test_random_matches_are_refused(count):
     for seed in range(3):

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from perturbed_world import perturbed_solution, relative_errors_deg
+from perturbed_world import exact_bundle, perturbed_solution, relative_errors_deg
 
 from proba.errors import GeometryError
 from proba.matches import Matches
 from proba.refine import RefineOptions, refine
+from proba.refine.adjust import SETTLE, Freedom, adjust
+from proba.refine.model import select_camera_model
 from proba.synthetic import make_scene, scene_matches
 
 FAST = RefineOptions(max_tracks=1000, final_tracks=1500)
@@ -178,6 +180,16 @@ def test_shifted_principal_point_is_found(room, precise) -> None:
     assert np.allclose(found, [12, -8], atol=2.5)
     centred = refine(matches, [perturbed_solution(room, matches)], replace(FAST, principal_point="centre"))
     assert np.allclose(centred.reconstruction.cameras[0].principal_point_px, [room.width / 2, room.height / 2])
+
+
+def test_selection_goes_on_from_an_earlier_one(room, precise) -> None:
+    bundle = exact_bundle(room, shifted(precise, (12.0, -8.0)))
+    centred = adjust(bundle, SETTLE, Freedom())
+    once, freedom, trials = select_camera_model(centred, FAST)
+    assert freedom.principal_point and trials[0].accepted
+    again, same, more = select_camera_model(once, FAST, freedom)
+    assert same == freedom and "principal point" not in [trial.name for trial in more]
+    assert np.allclose(again.intrinsics, once.intrinsics, rtol=1e-3, atol=0.05)
 
 
 def test_few_images_get_every_parameter_and_priors() -> None:

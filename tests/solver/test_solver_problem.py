@@ -75,6 +75,22 @@ def test_sharing_of_intrinsics():
     assert a == b != c, "images of different size cannot share a camera"
 
 
+def test_equal_sizes_mean_nothing_in_a_collection():
+    def cameras(*sizes, key=""):
+        infos = [ImageInfo(name=f"{k}", width=w, height=h, camera_key=key) for k, (w, h) in enumerate(sizes)]
+        matches = Matches(infos)
+        for j in range(1, len(infos)):
+            matches.add(0, j, np.zeros((50, 2)), np.zeros((50, 2)))
+        graph = build_view_graphs(matches, GraphOptions(min_matches=1))[0][0]
+        return int(group_cameras(matches, graph, "camera").max()) + 1
+
+    mixed = (64, 48), (64, 48), (64, 47), (64, 46)
+    assert cameras(*mixed) == 4
+    assert cameras(*mixed, key="exif") == 3
+    assert cameras((64, 48), (64, 48), (64, 48), (64, 46)) == 2
+    assert cameras((64, 48), (64, 48), (48, 64)) == 2, "a photo on end is no sign of another camera"
+
+
 def test_schedule_steps():
     steps = ((0.0, 1.0), (0.5, 2.0))
     assert [value_at(steps, s) for s in (0.0, 0.49, 0.5, 1.0)] == [1.0, 1.0, 2.0, 2.0]

@@ -49,6 +49,10 @@ FIRST_STRENGTH, STRENGTH = 10.0, 3.0
 disagree more than independent residuals would (the ratio of variances), and this factor; at first that is not known."""
 
 
+_DISTORTIONS = {"simple": 1, "radial": 2, "SIMPLE_RADIAL": 1, "RADIAL": 2}
+"""Coefficients of the options' and the models' names; others have none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CameraTrial:
     """One model that was tried, for the report."""
@@ -76,18 +80,25 @@ class _Choice:
         return " + ".join(parts) or "pinhole"
 
 
-def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle, Freedom, list[CameraTrial]]:
+def select_camera_model(
+    bundle: Bundle, options: RefineOptions, freedom: Freedom | None = None
+) -> tuple[Bundle, Freedom, list[CameraTrial]]:
     """Free principal point and distortion step by step as long as the likelihood gains more than chance gives.
 
     Forward selection: of the models a step richer than the present one the best is taken, if its robust
-    log-likelihood exceeds the present one's by more than the penalty and its values are believable.
+    log-likelihood exceeds the present one's by more than the penalty and its values are believable. It begins with a
+    plain focal length, or with the `freedom` of a selection before.
     """
     rich = eligible_cameras(bundle)  # [C]
-    choice = _Choice(distortion={"simple": 1, "radial": 2}.get(options.distortion, 0))
+    choice = _Choice(distortion=_DISTORTIONS.get(options.distortion, 0))
+    if freedom is not None:
+        choice = _Choice(
+            principal_point=freedom.principal_point,
+            distortion=max(_DISTORTIONS.get(model, 0) for model in bundle.camera_model),
+        )
     trials: list[CameraTrial] = []
-    # With a wide loss the few worst observations would decide instead of the many good ones.
-    step = replace(noise_round(bundle), iterations=40, tolerance=1e-5)
-    if choice.distortion:
+    step = _trial_round(bundle)
+    if choice.distortion and freedom is None:
         bundle = _fit(bundle, choice, step, options, np.ones(bundle.n_cameras, bool))
     few = 0 < np.count_nonzero(rich[bundle.camera_of_image]) < FEW_IMAGES
     if few and _richer(choice, bundle, options):
@@ -117,6 +128,14 @@ def select_camera_model(bundle: Bundle, options: RefineOptions) -> tuple[Bundle,
             break
         _, choice, bundle = best
     return bundle, _freedom(choice, options), trials
+
+
+def _trial_round(bundle: Bundle) -> Round:
+    """Of models that are compared: to convergence, and with a loss as wide as the noise.
+
+    With a wider one the few worst observations would decide instead of the many good ones.
+    """
+    return replace(noise_round(bundle), iterations=40, tolerance=1e-5)
 
 
 def _hold_by_priors(
@@ -150,7 +169,8 @@ def separate_cameras(bundle: Bundle, doubtful: np.ndarray, options: RefineOption
     own = _with_own_cameras(bundle, doubtful)
     if own.n_cameras == bundle.n_cameras or options.focal == "fixed":
         return None
-    return adjust(own, ANNEALED, Freedom())
+    own = adjust(own, ANNEALED, Freedom())
+    return adjust(own, (_trial_round(own),), Freedom())  # focal lengths of single images converge slowly
 
 
 def better_apart(shared: Bundle, own: Bundle, pairs: PairAgreement) -> bool:

@@ -49,7 +49,7 @@ CLEAR_GAIN = 0.02
 """... or where no world is good enough by itself and no two agree (so four of 22 seeds ended in a wrong world of
 dino_sparse at 0.93 to 1.01, whose right one explains 1.05), unless a focal length for each image explains as much; and
 taken if it explains this much more. On four photos of imc_reichstag it explains 0.01 more, and is worse."""
-AGREE_DEG, AGREE_SHARE = 0.3, 0.005
+AGREE_DEG, AGREE_SHARE = 0.3, 0.02
 """Two worlds are the same when their rotations and explained shares differ by less ..."""
 AGREE_MIN_SHARE = 0.6
 """... and right when they explain this part: eth3d_pipes begins at 0.73; on four photos of entry_p10 three wrong worlds
@@ -167,6 +167,9 @@ def refine(
             sharper = _sharpen(bundle, some(options.max_points), unit, names, photos, freedom, ~unplaced, options)
             if sharper is not None:
                 bundle, tracks = sharper
+                # What coarse matches leave undecided, sharper ones may tell.
+                bundle, freedom, more_trials = select_camera_model(bundle, options, freedom)
+                trials += more_trials
     with clock("final adjustment"):
         many = unit_tracks(some(crowd * options.final_tracks), unit)
         last = noise_round(bundle)

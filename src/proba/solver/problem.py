@@ -65,19 +65,24 @@ def make_problem(matches: Matches, graph: ViewGraph, options: SolverOptions) -> 
 
 
 def group_cameras(matches: Matches, graph: ViewGraph, share: str) -> torch.Tensor:
-    """Index of the shared intrinsics of each image, [N]; images of different size never share."""
+    """Index of the shared intrinsics of each image, [N]; images of different size never share.
+
+    Nor do images without EXIF where most have sizes of their own: in a collection, equal sizes are chance (two photos
+    of imc_reichstag, whose focal lengths differ by 1.4, are 1024 x 681 px).
+    """
+    infos = [matches.images[k] for k in graph.images]
+    kinds = {(info.camera_key, *sorted((info.width, info.height))) for info in infos}
+    collection = len(kinds) > len(infos) / 2
     keys: dict[tuple, int] = {}
     index = []
-    for n, k in enumerate(graph.images):
-        info = matches.images[k]
-        size = (info.width, info.height)
+    for n, info in enumerate(infos):
         by = {
-            "camera": info.camera_key,
+            "camera": n if collection and not info.camera_key else info.camera_key,
             "folder": str(PurePosixPath(info.name).parent),
             "all": "",
             "none": n,
         }[share]
-        index.append(keys.setdefault((size, by), len(keys)))
+        index.append(keys.setdefault((info.width, info.height, by), len(keys)))
     return torch.tensor(index)
 
 
