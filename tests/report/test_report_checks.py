@@ -35,6 +35,17 @@ def test_a_wrong_pose_is_not_trusted_and_named(finished):
     assert "Do not trust this result: " in report["verdict"]["text"]
 
 
+def test_exif_is_a_witness(finished):
+    def report(factor):
+        told = [replace(image, focal_px=factor * finished.rec.camera(image.name).focal_px[0]) for image in images]
+        finished.matches.images[:] = told
+        return finished.report()
+
+    images = list(finished.matches.images)
+    assert topics(report(1.1)) == []
+    assert topics(report(0.75), "check") == ["Focal length against EXIF"]
+
+
 def test_a_wrong_group_is_not_trusted_though_it_agrees_in_itself(finished):
     moved = [0, 1, 2]
     finished.rec.cam_from_world[moved, 0, 3] += 0.7

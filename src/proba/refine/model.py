@@ -97,7 +97,8 @@ def select_camera_model(
             distortion=max(_DISTORTIONS.get(model, 0) for model in bundle.camera_model),
         )
     trials: list[CameraTrial] = []
-    step = _trial_round(bundle)
+    # With a wide loss the few worst observations would decide instead of the many good ones.
+    step = replace(noise_round(bundle), iterations=40, tolerance=1e-5)
     if choice.distortion and freedom is None:
         bundle = _fit(bundle, choice, step, options, np.ones(bundle.n_cameras, bool))
     few = 0 < np.count_nonzero(rich[bundle.camera_of_image]) < FEW_IMAGES
@@ -128,14 +129,6 @@ def select_camera_model(
             break
         _, choice, bundle = best
     return bundle, _freedom(choice, options), trials
-
-
-def _trial_round(bundle: Bundle) -> Round:
-    """Of models that are compared: to convergence, and with a loss as wide as the noise.
-
-    With a wider one the few worst observations would decide instead of the many good ones.
-    """
-    return replace(noise_round(bundle), iterations=40, tolerance=1e-5)
 
 
 def _hold_by_priors(
@@ -169,8 +162,7 @@ def separate_cameras(bundle: Bundle, doubtful: np.ndarray, options: RefineOption
     own = _with_own_cameras(bundle, doubtful)
     if own.n_cameras == bundle.n_cameras or options.focal == "fixed":
         return None
-    own = adjust(own, ANNEALED, Freedom())
-    return adjust(own, (_trial_round(own),), Freedom())  # focal lengths of single images converge slowly
+    return adjust(own, ANNEALED, Freedom())
 
 
 def better_apart(shared: Bundle, own: Bundle, pairs: PairAgreement) -> bool:

@@ -7,11 +7,13 @@ matches (strecha_castle_p19, repeated windows) it was 32 %, elsewhere below 10 %
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from proba.matches import ImageInfo
 from proba.pipeline import Piece, SolveResult
 from proba.report.facts import UNIT_SIDE_PX, Cut, cuts, explained_share
 
@@ -31,6 +33,9 @@ MIN_PARALLAX_DEG = 1.0
 MAX_RESIDUAL_PX = 1.5
 """Median residual of an image of 1024 px."""
 MAX_ROTATION_STD_DEG = 0.5
+MAX_EXIF_RATIO = 1.2
+"""EXIF rounds focal lengths, and crops and stabilisers change them; a flat scene with a rolling shutter (photos of a
+beach from a drone) was off by 1.38, and so was COLMAP's."""
 ROUGH = 0.2
 """Share of images without a refined pose above which the rest cannot be trusted either."""
 
@@ -80,10 +85,11 @@ def verdict(checks: list[Check], registered: int, images: int) -> str:
 
 
 def run_checks(
-    result: SolveResult, n_images: int, image_facts: list[list[dict]], edges: list[list[dict]]
+    result: SolveResult, images: list[ImageInfo], image_facts: list[list[dict]], edges: list[list[dict]]
 ) -> list[Check]:
     """All checks; `image_facts` and `edges` are those of each piece."""
-    checks = _coverage(result, n_images)
+    checks = _coverage(result, len(images))
+    exif_px = {image.name: image.focal_px for image in images if image.focal_px}
     for index, piece in enumerate(result.pieces):
         where = f" in piece {index}" if len(result.pieces) > 1 else ""
         checks += [
@@ -95,6 +101,7 @@ def run_checks(
             _parallax(image_facts[index], where),
             _rotations(piece, where),
             _focals(piece, where),
+            *_exif(piece, exif_px, where),
             *_notes(piece),
         ]
     return checks
@@ -292,6 +299,30 @@ def _focals(piece: Piece, where: str) -> Check:
         advice="Each focal length rests on few images; if one camera took them, pass --share all, or --focal init "
         "where EXIF tells the focal length",
     )
+
+
+def _exif(piece: Piece, exif_px: dict[str, float], where: str) -> list[Check]:
+    """Focal lengths against those that EXIF tells, where it does: the only fact from outside the photos."""
+    rec = piece.reconstruction
+    known = [name for name in rec.image_names if name in exif_px]
+    if not known:
+        return []
+    found_px = {name: float(rec.camera(name).focal_px[0]) for name in known}
+    off = {name: abs(math.log(found_px[name] / exif_px[name])) for name in known}
+    worst, bad = max(known, key=off.__getitem__), [name for name in known if off[name] > math.log(MAX_EXIF_RATIO)]
+    told = f"(of {worst} {found_px[worst]:.0f} px, EXIF {exif_px[worst]:.0f})"
+    return [
+        Check(
+            topic="Focal length against EXIF",
+            fact=f"focal lengths are not what EXIF says {told}{where}"
+            if bad
+            else f"focal lengths are within {100 * math.expm1(off[worst]):.0f} % of what EXIF says{where}",
+            wanted=f"within {100 * (MAX_EXIF_RATIO - 1):.0f} %",
+            level="check" if bad else "good",
+            advice="If the photos were not cropped, trust EXIF: pass --focal fixed",
+            images=tuple(bad),
+        )
+    ]
 
 
 def _notes(piece: Piece) -> list[Check]:

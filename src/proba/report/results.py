@@ -66,7 +66,7 @@ def report_dict(
     pieces = result.pieces
     edges = [edge_facts(matches, piece.reconstruction) for piece in pieces]
     images = [image_facts(piece.reconstruction) for piece in pieces]
-    checks = run_checks(result, len(matches.images), images, edges)
+    checks = run_checks(result, matches.images, images, edges)
     registered = sum(len(piece.reconstruction) for piece in pieces)
     return {
         "version": __version__,
