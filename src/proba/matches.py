@@ -24,6 +24,11 @@ class ImageInfo:
     """Focal length known beforehand (EXIF, calibration), in original pixels."""
 
     @property
+    def camera(self) -> tuple[str, int, int]:
+        """What images of one camera have in common."""
+        return self.camera_key, self.width, self.height
+
+    @property
     def half_side_px(self) -> float:
         """Half the longest side: the unit of normalised image coordinates."""
         return max(self.width, self.height) / 2

@@ -92,16 +92,12 @@ def verify(pair: PairMatches, one: ImageInfo, other: ImageInfo, options: VerifyO
     chance = log10_chance(*_witnesses(pair, inlier, cell_px), _chance_of_one(other, epipolar_px))
     if count < options.min_inliers or count < options.min_share * total or chance > options.max_log10_chance:
         return refused
-    if count >= options.wide_from and _camera(one) != _camera(other):
+    if count >= options.wide_from and one.camera != other.camera:
         inlier = _sampson_px(fundamental, pair) < options.wide * epipolar_px  # [M]
     kept = PairMatches(*(column[inlier] for column in pair))
     flat = _homography_inliers(kept, 2 * epipolar_px, options)
     kind: Kind = "planar" if flat >= options.planar_share * len(kept.scores) else "general"
     return Verified(matches=kept, kind=kind, log10_chance=chance)
-
-
-def _camera(image: ImageInfo) -> tuple:
-    return image.camera_key, image.width, image.height
 
 
 def log10_chance(total: int, inliers: int, chance_of_one: float) -> float:

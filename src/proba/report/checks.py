@@ -89,7 +89,7 @@ def run_checks(
 ) -> list[Check]:
     """All checks; `image_facts` and `edges` are those of each piece."""
     checks = _coverage(result, len(images))
-    exif_px = {image.name: image.focal_px for image in images if image.focal_px}
+    told_px = {image.name: image.focal_px for image in images if image.focal_px}
     for index, piece in enumerate(result.pieces):
         where = f" in piece {index}" if len(result.pieces) > 1 else ""
         checks += [
@@ -101,7 +101,7 @@ def run_checks(
             _parallax(image_facts[index], where),
             _rotations(piece, where),
             _focals(piece, where),
-            *_exif(piece, exif_px, where),
+            *_told_focals(piece, told_px, where),
             *_notes(piece),
         ]
     return checks
@@ -301,25 +301,25 @@ def _focals(piece: Piece, where: str) -> Check:
     )
 
 
-def _exif(piece: Piece, exif_px: dict[str, float], where: str) -> list[Check]:
-    """Focal lengths against those that EXIF tells, where it does: the only fact from outside the photos."""
+def _told_focals(piece: Piece, told_px: dict[str, float], where: str) -> list[Check]:
+    """Focal lengths against those known beforehand (EXIF, or a matches file): the only fact from outside the photos."""
     rec = piece.reconstruction
-    known = [name for name in rec.image_names if name in exif_px]
+    known = [name for name in rec.image_names if name in told_px]
     if not known:
         return []
     found_px = {name: float(rec.camera(name).focal_px[0]) for name in known}
-    off = {name: abs(math.log(found_px[name] / exif_px[name])) for name in known}
+    off = {name: abs(math.log(found_px[name] / told_px[name])) for name in known}
     worst, bad = max(known, key=off.__getitem__), [name for name in known if off[name] > math.log(MAX_EXIF_RATIO)]
-    told = f"(of {worst} {found_px[worst]:.0f} px, EXIF {exif_px[worst]:.0f})"
+    within = f"within {100 * math.expm1(off[worst]):.0f} % of"
+    example = f" (of {worst} {found_px[worst]:.0f} px, told {told_px[worst]:.0f})"
     return [
         Check(
             topic="Focal length against EXIF",
-            fact=f"focal lengths are not what EXIF says {told}{where}"
-            if bad
-            else f"focal lengths are within {100 * math.expm1(off[worst]):.0f} % of what EXIF says{where}",
+            fact=f"focal lengths are {'not' if bad else within} what EXIF or the matches file tells"
+            f"{example if bad else ''}{where}",
             wanted=f"within {100 * (MAX_EXIF_RATIO - 1):.0f} %",
             level="check" if bad else "good",
-            advice="If the photos were not cropped, trust EXIF: pass --focal fixed",
+            advice="If the photos were not cropped since, trust that: pass --focal fixed",
             images=tuple(bad),
         )
     ]
