@@ -5,7 +5,7 @@ import pytest
 from exact_reconstruction import exact_reconstruction
 from PIL import Image
 
-from proba.dense.cloud import DenseOptions, dense_cloud, estimate_normals, point_cloud
+from proba.dense.cloud import CloudOptions, dense_cloud, estimate_normals, point_cloud
 from proba.errors import InputError
 
 
@@ -51,9 +51,9 @@ def photographed(tmp_path_factory):
 
 def test_dense_points_lie_on_the_surface_and_look_outwards(photographed):
     scene, exact, folder = photographed
-    cloud = dense_cloud(exact, folder, DenseOptions(step_px=8))
+    cloud = dense_cloud(exact, folder, CloudOptions(step_px=8))
     assert len(cloud.xyz) > 10_000
-    assert len(dense_cloud(exact, folder, DenseOptions(step_px=16)).xyz) < 0.35 * len(cloud.xyz)
+    assert len(dense_cloud(exact, folder, CloudOptions(step_px=16)).xyz) < 0.35 * len(cloud.xyz)
     # Distance to the surface: depth of the scene at the pixel where each image that sees the point sees it.
     errors = np.full(len(cloud.xyz), np.inf)
     for n in range(scene.n_images):
@@ -69,7 +69,7 @@ def test_dense_points_lie_on_the_surface_and_look_outwards(photographed):
 
 def test_dense_points_have_the_colours_of_their_pixels(photographed):
     _, exact, folder = photographed
-    cloud = dense_cloud(exact, folder, DenseOptions(step_px=8))
+    cloud = dense_cloud(exact, folder, CloudOptions(step_px=8))
     told = (cloud.rgb[:, :2] + 0.5) / 255 * [640, 480]  # the pixel that each colour names
     off = [np.linalg.norm(exact.project(n, cloud.xyz) - told, axis=1) for n in range(len(exact))]
     assert np.percentile(np.nanmin(off, axis=0), 99) < 4
@@ -79,10 +79,10 @@ def test_what_the_neighbours_contradict_is_left_out(photographed):
     _, exact, folder = photographed
     _ = exact.depth(0)  # fits the maps
     good = exact.log_depth.copy()
-    before = dense_cloud(exact, folder, DenseOptions(step_px=16))
+    before = dense_cloud(exact, folder, CloudOptions(step_px=16))
     exact.log_depth[0] += np.float32(np.log(1.5))
     try:
-        spoilt = dense_cloud(exact, folder, DenseOptions(step_px=16))
+        spoilt = dense_cloud(exact, folder, CloudOptions(step_px=16))
     finally:
         exact.log_depth = good
     pixels = len(before.xyz) - len(spoilt.xyz)

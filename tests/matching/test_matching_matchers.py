@@ -12,7 +12,7 @@ from textures import noise, transfer, warped
 from proba.errors import InputError
 from proba.io.images import Pixels
 from proba.matching import MatcherEntry, make_matcher, matchers, nearest, register
-from proba.matching.dense import DenseOptions, sample_warp
+from proba.matching.dense import WarpOptions, sample_warp
 from proba.matching.loftr import Loftr
 from proba.matching.sift import Sift, SiftOptions
 from proba.matching.xfeat import XFeat
@@ -201,7 +201,7 @@ def identity_warp(rows: int, columns: int) -> torch.Tensor:
 def test_dense_warp_becomes_matches_on_the_grid():
     size_i, size_j = np.array([640, 480]), np.array([320, 240])
     warp, certainty = identity_warp(30, 40), torch.ones(30, 80)
-    points_i, points_j, scores = sample_warp(warp, certainty, size_i, size_j, DenseOptions(grid=16))
+    points_i, points_j, scores = sample_warp(warp, certainty, size_i, size_j, WarpOptions(grid=16))
     assert len(scores) == 2 * 16 * 16
     np.testing.assert_allclose(points_i, points_j * 2, atol=1e-3)
     assert sorted(set(points_i[:256, 0].round(3))) == pytest.approx([20.0 + 40 * k for k in range(16)], abs=1e-3)
@@ -211,7 +211,7 @@ def test_dense_warp_that_does_not_return_is_dropped():
     warp, certainty = identity_warp(30, 40), torch.ones(30, 80)
     warp[:, 40:60, 0] += 0.05  # the way back from the left half of j misses by 16 pixels
     certainty[:15] = 0.0
-    points_i, _, _ = sample_warp(warp, certainty, np.array([640, 480]), np.array([640, 480]), DenseOptions())
+    points_i, _, _ = sample_warp(warp, certainty, np.array([640, 480]), np.array([640, 480]), WarpOptions())
     assert len(points_i) and points_i[:, 0].min() > 300 and points_i[:, 1].min() > 230
 
 

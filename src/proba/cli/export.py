@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from proba.cli.options import OUT
-from proba.dense.cloud import Cloud, DenseOptions, dense_cloud, point_cloud
+from proba.dense.cloud import Cloud, CloudOptions, dense_cloud, point_cloud
 from proba.errors import InputError
 from proba.io.colmap import write_colmap
 from proba.io.depth import DepthFormat, write_depth
@@ -86,7 +86,7 @@ def _cloud(reconstruction: Reconstruction, folder: Path, images: Path | None, de
     if density is None:
         return point_cloud(reconstruction)
     photos = photo_folder(folder, images, reconstruction)
-    return dense_cloud(reconstruction, photos, DenseOptions(step_px=density))
+    return dense_cloud(reconstruction, photos, CloudOptions(step_px=density))
 
 
 def photo_folder(folder: Path, images: Path | None, reconstruction: Reconstruction) -> Path:

@@ -31,7 +31,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseOptions:
+class CloudOptions:
     """Which samples of the depth maps become points."""
 
     step_px: float = 4.0
@@ -75,9 +75,9 @@ def _viewpoints(reconstruction: Reconstruction) -> np.ndarray:
     return np.where(seen > 0, total / np.maximum(seen, 1), centres.mean(axis=0))
 
 
-def dense_cloud(reconstruction: Reconstruction, photos: Path, options: DenseOptions | None = None) -> Cloud:
+def dense_cloud(reconstruction: Reconstruction, photos: Path, options: CloudOptions | None = None) -> Cloud:
     """Samples of every depth map that are sure and that neighbouring images confirm, coloured from the photos."""
-    options = options or DenseOptions()
+    options = options or CloudOptions()
     neighbours = _neighbours(reconstruction, options.max_neighbours)
     parts = []
     for n, name in enumerate(reconstruction.image_names):
@@ -98,7 +98,7 @@ def dense_cloud(reconstruction: Reconstruction, photos: Path, options: DenseOpti
 
 
 def _lift(
-    reconstruction: Reconstruction, n: int, options: DenseOptions
+    reconstruction: Reconstruction, n: int, options: CloudOptions
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Pixels [K, 2], world points [K, 3], sigmas [K] and normals [K, 3] of the sure samples of one image."""
     camera, pose = reconstruction.camera(n), reconstruction.cam_from_world[n]
@@ -121,7 +121,7 @@ def _grid_normals(surface: np.ndarray) -> np.ndarray:
 
 
 def _confirmed(
-    reconstruction: Reconstruction, xyz: np.ndarray, neighbours: list[int], options: DenseOptions
+    reconstruction: Reconstruction, xyz: np.ndarray, neighbours: list[int], options: CloudOptions
 ) -> np.ndarray:
     """Which world points [K, 3] lie on the surface that neighbouring images see."""
     agreeing, seen_through = np.zeros(len(xyz), int), np.zeros(len(xyz), int)

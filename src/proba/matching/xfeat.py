@@ -19,7 +19,7 @@ from proba.matches import PairMatches
 from proba.matching.matcher import Features
 from proba.matching.nearest import codes, mutual_nearest
 from proba.matching.verify import SEMI_DENSE
-from proba.matching.weights import find_weights, fit_weights, load_weights
+from proba.matching.weight_files import find_weights, fit_weights, load_weights
 
 CELL_PX = 8
 ALIGN_PX = 32  # the network halves its input five times

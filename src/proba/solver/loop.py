@@ -19,8 +19,8 @@ from proba.kernels.maps import move_maps
 from proba.kernels.poses import PoseTree, move
 from proba.matches import Matches
 from proba.objective import EdgeEvaluation
+from proba.objective.edge_weights import ema_update, reliability
 from proba.objective.mirror import mirror_distance, mirror_weight
-from proba.objective.weights import ema_update, reliability
 from proba.solution import Solution
 from proba.solver.checkpoint import fingerprint, load_checkpoint, save_checkpoint
 from proba.solver.hypotheses import EpipolarScore, portfolio

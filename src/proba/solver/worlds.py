@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from proba.geometry import se3
-from proba.solver.adamw import Moments
+from proba.solver.moments import Moments
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from proba.objective import weights
+from proba.objective import edge_weights as weights
 
 TRIANGLE = torch.tensor([[0, 1], [0, 2], [1, 2]], dtype=torch.int32)
 
