@@ -1,4 +1,4 @@
-"""Settings of the first-order solver. Measured defaults name their measurement in docs/method.md."""
+"""Settings of the first-order solver. Measured defaults name their measurement in docs/experiments.md."""
 
 from __future__ import annotations
 
