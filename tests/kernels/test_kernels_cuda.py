@@ -57,7 +57,7 @@ def test_compiles_for_a_gpu(name, monkeypatch, tmp_path):
         ptx, _ = cuda.compile_ptx(getattr(kernel, name), SIGNATURES[name], cc=(8, 6))
     except Exception as error:
         if any(library in str(error).upper() for library in ("NVVM", "LIBNVRTC")):
-            pytest.skip("NVIDIA's compiler libraries are not installed: pip install 'proba[cuda]'")
+            pytest.skip("NVIDIA's compiler libraries are not installed: pip install 'proba-sfm[cuda]'")
         raise
     assert ".target sm_86" in ptx
     atomics = [line for line in ptx.splitlines() if "atom." in line]

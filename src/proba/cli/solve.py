@@ -52,7 +52,7 @@ def main(
         focal: Focal lengths known beforehand are ignored (free), used as a start (init), or held (fixed).
         seed: Same seed and threads: same result, bit for bit.
         threads: Processor threads; all by default.
-        device: cpu, or cuda: an NVIDIA GPU, with numba-cuda (`pip install 'proba[cuda]'`).
+        device: cpu, or cuda: an NVIDIA GPU, with numba-cuda (`pip install 'proba-sfm[cuda]'`).
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.

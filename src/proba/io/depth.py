@@ -32,7 +32,7 @@ def write_depth(
     """Write depth and sigma maps of every image, one value for `step_px` pixels of the photo, and depth.json."""
     folder = Path(folder)
     if form == "exr" and importlib.util.find_spec("OpenEXR") is None:
-        raise InputError("EXR files need OpenEXR: `pip install 'proba[exr]'`, or take --depth-format npy.")
+        raise InputError("EXR files need OpenEXR: `pip install 'proba-sfm[exr]'`, or take --depth-format npy.")
     images = {}
     for n, name in enumerate(reconstruction.image_names):
         camera = reconstruction.camera(n)

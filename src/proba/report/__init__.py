@@ -2,5 +2,14 @@
 
 from proba.report.html import html_report, redraw_scenes
 from proba.report.results import folder_summary, prepare_output, report_dict, write_results
+from proba.report.troubleshooting import troubleshooting_path
 
-__all__ = ["folder_summary", "html_report", "prepare_output", "redraw_scenes", "report_dict", "write_results"]
+__all__ = [
+    "folder_summary",
+    "html_report",
+    "prepare_output",
+    "redraw_scenes",
+    "report_dict",
+    "troubleshooting_path",
+    "write_results",
+]
