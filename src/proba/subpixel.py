@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
+
+from proba.jit import cached_njit
 
 SMOOTHING_PX = 0.7
 """Bilinear sampling of unsmoothed pixels draws places to integers."""
@@ -72,7 +73,7 @@ def refine_places(
     return Refined(found.astype(np.float32), good, correlation.astype(np.float32))
 
 
-@numba.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def _bilinear(image, x, y):
     column, row = int(x), int(y)
     u, v = x - column, y - row
@@ -81,7 +82,7 @@ def _bilinear(image, x, y):
     return above * (1 - v) + below * v
 
 
-@numba.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def _normalise(values):
     """To mean 0 and length 1, in place; returns the length before."""
     mean = values.mean()
@@ -95,14 +96,14 @@ def _normalise(values):
     return length
 
 
-@numba.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def _extreme_eigenvalue(matrix, sign):
     """Of the upper left 2 x 2 of a symmetric matrix: the smaller (-1) or the larger one (1)."""
     half, difference = 0.5 * (matrix[0, 0] + matrix[1, 1]), 0.5 * (matrix[0, 0] - matrix[1, 1])
     return half + sign * np.sqrt(difference**2 + matrix[0, 1] ** 2)
 
 
-@numba.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, radius, iterations, max_move, noise, bend):
     """Inverse compositional: slopes and normal equations of the first image's patch serve all iterations."""
     height_i, width_i = grey_i.shape

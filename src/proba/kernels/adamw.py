@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from proba.jit import cached_njit
 
 EPS = 1e-12
 """Losses are means over matches, so gradients of single map cells are tiny; the usual 1e-8 would swallow them."""
@@ -27,7 +28,7 @@ def direction(
     )
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@cached_njit(nogil=True, error_model="numpy")
 def _direction(grad, first, second, beta1, beta2, correct1, correct2, eps, one):
     for k in range(len(grad)):
         g = grad[k]

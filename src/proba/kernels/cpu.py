@@ -5,9 +5,6 @@ gradients of each match, 4. sums over the block, 5. scatter the map gradients. E
 Steps 1, 2 and 5 serve a group of four worlds together, whose maps are interleaved for that. Between the steps and
 within their loops, what the next edge will need is fetched into the second-level cache, little by little: a processor
 keeps few requests to memory open at a time, and a burst of them holds up the loads of the steps.
-
-The compiled code is cached beside this file. Numba looks only at this file's date, so touch it after a change to
-`blocks`, `group`, `math`, `patch` or `simd`.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proba.jit import cached_njit
 from proba.kernels import blocks
 from proba.kernels.blocks import (
     BLOCK,
@@ -93,7 +91,7 @@ def _pairs(maps):
     return maps.reshape(len(maps), maps.size // len(maps)).view(np.float64)
 
 
-@nb.njit(fastmath=True, nogil=True, cache=True, error_model="numpy")
+@cached_njit(fastmath=True, nogil=True, error_model="numpy")
 def _run(
     first, last, groups, edges, offset, count, x_i, y_i, x_j, y_j, extent, start, batch,
     maps, log_tan, tan, poses, edge_weight, outlier_level, w_3d, neutral, z_min, owns_first,
@@ -215,7 +213,7 @@ def _run(
                 _separate(group_grad.view(np.float64), _pairs(private), 0)
 
 
-@nb.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def _split(count, batch, groups, first_group, chunks):
     """Borders [chunks + 1] of the tasks from a group on so that every chunk has about the same work."""
     num_edges, num_groups = len(count), len(groups) - 1
@@ -235,7 +233,7 @@ def _split(count, batch, groups, first_group, chunks):
     return borders
 
 
-@nb.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def collect(edges, grad_tan, grad_log_tan):
     """Sum the edges' log_tan gradients [B, E, 4] into the images' [B, N, 2]."""
     grad_log_tan[:] = 0

@@ -17,6 +17,7 @@ from numba import cuda as numba_cuda
 from torch import Tensor
 
 from proba.errors import InputError
+from proba.jit import cached_njit
 from proba.kernels import blocks, math
 from proba.kernels.blocks import (
     SUM_FRONT_I,
@@ -215,7 +216,7 @@ def _collect_maps(grad, scale, out):
         grad[b, k] = 0
 
 
-@nb.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def _finish(sums, count, batch, poses, edge_weight, measure, losses, grad_pose, grad_tan):
     for b in range(len(sums)):
         for e in range(len(count)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-import numba as nb
 import numpy as np
+
+from proba.jit import cached_njit
 
 LOG_DEPTH_LIMIT = 5.0
 LOG_VARIANCE_RANGE = (-18.0, 6.0)
@@ -47,7 +48,7 @@ def _of_row(cells: int, channels: int) -> np.ndarray:
     return np.tile(np.array(of_cell, np.float32).T, cells)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@cached_njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _move_maps(maps, direction, rate, decay, is_depth, scale_power, low, high, shift):
     worlds, images, side, _ = maps.shape
     for b in range(worlds):

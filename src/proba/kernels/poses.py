@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 import torch
 
 from proba.geometry import Tree
+from proba.jit import cached_njit
 
 
 class PoseTree:
@@ -43,7 +43,7 @@ def move(poses: torch.Tensor, twist: torch.Tensor) -> None:
     _move(poses.numpy().reshape(-1, 4, 4), twist.contiguous().numpy().reshape(-1, 6))
 
 
-@nb.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _edge_poses(parent_from_child, order, parent, edges, out):
     world_from_cam = np.empty(parent_from_child.shape[1:])
     for b in range(out.shape[0]):
@@ -70,7 +70,7 @@ def _edge_poses(parent_from_child, order, parent, edges, out):
             pose[3, 3] = 1.0
 
 
-@nb.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _camera_gradient(grad_pose, j_from_i, edges, out):
     moved = np.empty((3, 3))
     for b in range(grad_pose.shape[0]):
@@ -102,7 +102,7 @@ def _camera_gradient(grad_pose, j_from_i, edges, out):
             of_j[5] -= moved[1, 0] - moved[0, 1]
 
 
-@nb.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _sum_to_root(parent_from_child, order, parent, grad):
     """A node's gradient moves its parent's with the coadjoint of the step between them; leaves first."""
     for b in range(grad.shape[0]):
@@ -121,7 +121,7 @@ def _sum_to_root(parent_from_child, order, parent, grad):
         grad[b, order[0]] = 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _move(poses, twist):
     step = np.empty((3, 4))
     old = np.empty((3, 4))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from proba.jit import cached_njit
 
 LENGTH = 174  # of a descriptor
 SCALES = LENGTH + np.linspace(-1, 1, 9, dtype=np.float32)  # rounding 128 numbers adds less than 6, and 181^2 < 2^15
@@ -97,7 +98,7 @@ def _packed(columns: np.ndarray) -> np.ndarray:  # [L' * D']
     return np.ascontiguousarray(fours.transpose(0, 2, 1)).view(columns.dtype).reshape(-1)
 
 
-@numba.njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def _scan(rows, packed, top, second, tile_of, column_top):
     """Best and second best product of each row [K', lane], the tile of the best, and the best of each column."""
     rows_of_block = GROUP * GROUPS_OF_BLOCK

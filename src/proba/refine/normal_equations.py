@@ -14,6 +14,7 @@ from itertools import pairwise
 import numba
 import numpy as np
 
+from proba.jit import cached_njit
 from proba.kernels.rows import LANES, add_rows, set_row
 from proba.refine.bundle import Bundle, points_in_cameras
 from proba.threads import in_parallel
@@ -32,7 +33,7 @@ PAIRS_OF_OBSERVATION = 40
 """What an observation costs by itself, in pairs of observations of one point, over the functions of a step."""
 
 FAST_MATH = {"nsz", "arcp", "contract", "reassoc"}
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST_MATH)
+compiled = cached_njit(nogil=True, error_model="numpy", fastmath=FAST_MATH)
 inlined = numba.njit(nogil=True, error_model="numpy", fastmath=FAST_MATH, forceinline=True)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from proba.graph import ViewGraph
+from proba.jit import cached_njit
 from proba.matches import Matches
 
 KEYPOINT_STEP_PX = 1e-3
@@ -201,7 +201,7 @@ def _collect(track: np.ndarray, keypoints: _KeypointGraph) -> Tracks:
     return Tracks(offset, keypoints.image[nodes], keypoints.xy[nodes])
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _choose(order, offset, image, cell, n_images, n_cells, pair_quota, max_tracks, max_observations):
     """Which tracks [T] bool to keep, see `select_tracks`."""
     chosen = np.zeros(len(offset) - 1, np.bool_)

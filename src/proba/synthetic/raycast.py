@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numba
 import numpy as np
+
+from proba.jit import cached_njit
 
 NEAR = 1e-6  # along the ray, in lengths of its direction: a surface is not hit where the ray starts
 
@@ -43,7 +44,7 @@ def cast(
     return _cast(origin, directions, solids.spheres, turned, solids.planes, max_range)
 
 
-@numba.njit(cache=True, inline="always")
+@cached_njit(inline="always")
 def _slab(origin, direction, half, enter, leave):
     """Clip the interval [enter, leave] of a ray to one pair of parallel faces."""
     if abs(direction) < 1e-12:
@@ -52,7 +53,7 @@ def _slab(origin, direction, half, enter, leave):
     return max(enter, min(a, b)), min(leave, max(a, b))
 
 
-@numba.njit(cache=True)
+@cached_njit()
 def _cast(origin, directions, spheres, boxes, planes, max_range):
     n_rays = directions.shape[0]
     distance = np.full(n_rays, np.inf)

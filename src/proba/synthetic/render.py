@@ -1,8 +1,4 @@
-"""Photos of a scene, by the same rays as its exact matches.
-
-The compiled code is cached beside this file. Numba looks only at this file's date, so touch it after a change to
-`texture` or `raycast`.
-"""
+"""Photos of a scene, by the same rays as its exact matches."""
 
 from __future__ import annotations
 
@@ -10,11 +6,11 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-import numba
 import numpy as np
 from PIL import Image
 
 from proba.io.atomic import atomic_path
+from proba.jit import cached_njit
 from proba.synthetic.raycast import Solids, _slab, cast
 from proba.synthetic.scene import Scene
 from proba.synthetic.texture import Materials, albedo, make_materials, ramp
@@ -162,7 +158,7 @@ def _in_cone(solids: Solids, origin: np.ndarray, corners: np.ndarray) -> np.ndar
     return np.flatnonzero(np.append(touched, np.ones(len(solids.planes), bool)))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _bounds(origin, directions, depth):
     """Lowest and highest coordinates [3] of what rays [R, 3] hit at depths [R]; infinite if that is nothing."""
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
@@ -174,14 +170,14 @@ def _bounds(origin, directions, depth):
     return low, high
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _on_sphere(x, y, z, sphere):
     """Normal, surface coordinates in metres, and face."""
     nx, ny, nz = (x - sphere[0]) / sphere[3], (y - sphere[1]) / sphere[3], (z - sphere[2]) / sphere[3]
     return nx, ny, nz, sphere[3] * np.arctan2(nx, -nz), sphere[3] * np.arcsin(max(-1.0, min(1.0, ny))), 0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _on_box(x, y, z, box):
     """As for a sphere, on the face whose plane is nearest."""
     c, s = box[6], box[7]
@@ -197,7 +193,7 @@ def _on_box(x, y, z, box):
     return sign * s, 0.0, sign * c, lx, py, 5 + int(lz > 0)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _on_plane(x, y, z, plane):
     """As for a sphere; the normal's sign is arbitrary."""
     nx, ny, nz = plane[0], plane[1], plane[2]
@@ -207,7 +203,7 @@ def _on_plane(x, y, z, plane):
     return nx, ny, nz, (nz * x - nx * z) / along, y, 0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _in_shadow(x, y, z, to_light, spheres, boxes):
     """Whether a sphere or box stands between a point and the light; planes are the room, and let light in."""
     dx, dy, dz = to_light
@@ -234,7 +230,7 @@ def _in_shadow(x, y, z, to_light, spheres, boxes):
     return False
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _sky(dx, dy, dz):
     """Bright at the horizon, blue above, grey below; no edges, so that nothing at infinity is matched."""
     up = -dy / np.sqrt(dx * dx + dy * dy + dz * dz)
@@ -246,7 +242,7 @@ def _sky(dx, dy, dz):
     )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _shade(
     origin, directions, depth, hit, spheres, boxes, planes, caster_spheres, caster_boxes, kind, panels, salt,
     size, palette, to_light, max_range, pixel_tan, light,

@@ -10,9 +10,9 @@ import colorsys
 import zlib
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from proba.jit import cached_njit
 from proba.synthetic.raycast import Solids
 
 BRICK, TILES, PLANKS, MOSAIC, STONE, PLASTER = range(6)
@@ -97,7 +97,7 @@ def _palette(rng: np.random.Generator, kind: int) -> np.ndarray:  # [COLOURS, 3]
 MIX_X, MIX_Y, MIX_Z, MIX_SALT = 0x1E3779B97F4A7C15, 0x42B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def scramble(x, y, z, salt):
     """A random 62-bit number of a lattice point."""
     h = x * MIX_X ^ y * MIX_Y ^ z * MIX_Z ^ salt * MIX_SALT
@@ -106,27 +106,27 @@ def scramble(x, y, z, salt):
     return (h ^ (h >> 32)) & 0x3FFFFFFFFFFFFFFF
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def unit(h, part):
     """One of five numbers in [0, 1) hidden in a random number."""
     return ((h >> (12 * part)) & 4095) / 4096.0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def ramp(low, high, x):
     """0 below `low`, 1 above `high`, smooth between."""
     t = min(max((x - low) / (high - low), 0.0), 1.0)
     return t * t * (3.0 - 2.0 * t)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _corner(h):
     """A random number in [0, 2^20) of mixed lattice coordinates: one round of `scramble` is enough for noise."""
     h = (h ^ (h >> 31)) * 6364136223846793005
     return (h >> 40) & 0xFFFFF
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def noise(x, y, z, salt):
     """Value noise in [-1, 1] on the unit lattice."""
     fx, fy, fz = np.floor(x), np.floor(y), np.floor(z)
@@ -144,7 +144,7 @@ def noise(x, y, z, salt):
     return ((1.0 - az) * near + az * far) * (2.0 / 0xFFFFF) - 1.0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def fractal(x, y, z, scale, gain, footprint, salt):
     """Noise of all scales from `scale` metres down to the pixel, about in [-1, 1]."""
     total, amplitude = 0.0, 1.0
@@ -162,7 +162,7 @@ def fractal(x, y, z, scale, gain, footprint, salt):
     return total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def spot(x, y, z, cell, share, footprint, salt):
     """Random balls cut by the surface: how much of a spot is here, and its number."""
     if cell < 3.0 * footprint:
@@ -186,14 +186,14 @@ def spot(x, y, z, cell, share, footprint, salt):
     return cover * ramp(3.0, 6.0, cell / footprint), h
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _joint(to_edge, width, footprint, size):
     """Share of joint in a pixel at a distance from the edge of a part; nothing where parts are below a pixel."""
     soft = max(0.25 * width, 0.5 * footprint)
     return ramp(-soft, soft, width - to_edge) * ramp(1.0, 3.0, size / footprint)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _brick(u, v, size, face, footprint, salt):
     height = 0.36 * size
     row = int(np.floor(v / height))
@@ -205,7 +205,7 @@ def _brick(u, v, size, face, footprint, salt):
     return int(5 * unit(h, 0)), 0.6 + 0.7 * unit(h, 1), 0.9 * _joint(edge, 0.02 * size, footprint, height)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _tiles(u, v, size, face, footprint, salt):
     size *= 0.5
     column, row = int(np.floor(u / size)), int(np.floor(v / size))
@@ -221,7 +221,7 @@ def _tiles(u, v, size, face, footprint, salt):
     return index, 0.65 + 0.5 * unit(h, 1), _joint(edge, 0.015 * size, footprint, size)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _planks(u, v, size, face, footprint, salt):
     width, length = 0.18 * size, 1.6 * size
     row = int(np.floor(v / width))
@@ -240,7 +240,7 @@ def _planks(u, v, size, face, footprint, salt):
     )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _mosaic(u, v, size, face, footprint, salt):
     """Prints: rectangles cut again and again at random, some plain, some with lines of writing, some with a disc."""
     column, row = int(np.floor(u / size)), int(np.floor(v / size))
@@ -277,7 +277,7 @@ def _mosaic(u, v, size, face, footprint, salt):
     return int(5 * unit(h, 2)), 0.82 + 0.75 * (unit(h, 3) - 0.5) * ramp(0.5, 2.0, low / footprint), ink
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _stone(x, y, z, size, footprint, salt):
     """Veins where warped noise crosses zero."""
     warp = 0.5 * size * noise(x / size, y / size, z / size, salt + 50)
@@ -286,7 +286,7 @@ def _stone(x, y, z, size, footprint, salt):
     return int(2.5 + 2.4 * max(-1.0, min(1.0, n))), 0.9 + 0.25 * n, 0.7 * vein
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _panel(u, v, panels, face, footprint, salt):
     """The picture or window at a place of a wall: inside (0, 1: frame, 2), its number, and where in it."""
     pitch = 2.1 if panels == WINDOWS else 1.3
@@ -306,7 +306,7 @@ def _panel(u, v, panels, face, footprint, salt):
     return (1 if edge < 0.045 or bar else 2), h, du, dv
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def _pattern(kind, size, x, y, z, u, v, face, footprint, salt):
     """Colour of the palette, brightness, and share of the joint colour."""
     if kind == BRICK:
@@ -322,7 +322,7 @@ def _pattern(kind, size, x, y, z, u, v, face, footprint, salt):
     return 0, 1.0, 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@cached_njit(error_model="numpy")
 def albedo(kind, panels, salt, size, palette, x, y, z, u, v, face, footprint):
     """Reflected share of red, green and blue light at a point (x, y, z) with surface coordinates (u, v), metres.
 
