@@ -25,10 +25,10 @@ def cached_njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit(cache=True, ...)` whose cache notices changes in the modules that the function's module imports."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher: Any = numba.njit(**options)(function)
+        dispatcher = numba.njit(**options)(function)
         if is_jitted(dispatcher):  # not so with NUMBA_DISABLE_JIT
             with suppress(RuntimeError, OSError):  # no folder to write to, no sources: compile in every process
-                dispatcher._cache = _SourceCache(function)
+                dispatcher._cache = _SourceCache(function)  # type: ignore[attr-defined]
         return dispatcher
 
     return decorate
