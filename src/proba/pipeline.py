@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -63,14 +64,33 @@ class Together:
             observer.stage(text)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """One world that the solver followed: where it started, and what became of it."""
+
+    name: str
+    """Where it started, e.g. `fov50`, `fov50-mirror`, `two-view`."""
+    loss: float | None
+    """Loss at the end; None: it was never evaluated."""
+    chosen: bool
+    """Whether the reconstruction comes from it."""
+    pruned_at: int | None
+    """Iteration at which it was dropped; None: it was followed to the end."""
+    epipolar_share: float | None
+    """Share of matches within 3 px of its epipolar geometry at the end; None: dropped before."""
+    explained_share: float | None
+    """Share of the explainable matches that it explains after a first adjustment; None: it had none."""
+    curve: Sequence[Sequence[float]]
+    """Iteration and loss, in order."""
+
+
 @dataclass(kw_only=True)
 class Piece:
     """The result of one connected piece."""
 
     reconstruction: Reconstruction
-    hypotheses: list[dict]
-    """One a world: `name`, `loss`, `chosen`, whether it survived pruning, support before and after refinement, loss
-    curve."""
+    hypotheses: list[Hypothesis]
+    """All worlds of the attempt that the reconstruction comes from."""
     iterations: int
     surviving_share: float
     """Share of observations that agree with the refined geometry."""
@@ -201,19 +221,19 @@ def _solve_piece(
     return piece, solvers[-1].interrupted
 
 
-def _hypotheses(solver: Solver, result: RefineResult) -> list[dict]:
+def _hypotheses(solver: Solver, result: RefineResult) -> list[Hypothesis]:
     support = dict(zip(solver.worlds.names, solver.epipolar(), strict=True))
     explained = {world.name: world.share for world in result.worlds if world.attempt == result.chosen.attempt}
     return [
-        {
-            "name": name,
-            "loss": curve[-1][1] if curve else None,
-            "chosen": name == result.chosen.name,
-            "pruned_at": None if name in support else curve[-1][0] if curve else 0,
-            "epipolar_share": support[name][0] if name in support else None,
-            "explained_share": explained.get(name),
-            "curve": curve,
-        }
+        Hypothesis(
+            name=name,
+            loss=curve[-1][1] if curve else None,
+            chosen=name == result.chosen.name,
+            pruned_at=None if name in support else curve[-1][0] if curve else 0,
+            epipolar_share=support[name][0] if name in support else None,
+            explained_share=explained.get(name),
+            curve=curve,
+        )
         for name, curve in solver.history.items()
     ]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -60,6 +62,45 @@ class Points:
     obs_xy: np.ndarray  # [K, 2] float32, original pixels, corner0.5
 
 
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """A pair of images with matches between them."""
+
+    i: str
+    """Name of the first image."""
+    j: str
+    """Name of the second image."""
+    matches: int
+    """Number of matches."""
+    weight: float
+    """What the solver made of the pair: 1 counts fully, 0 not at all."""
+    explainable: float
+    """Share of the matches that two-view geometry alone could explain; NaN where unknown."""
+    explained: float
+    """Share of the matches that the reconstruction does explain; NaN where unknown."""
+
+
+NoteKind = Literal["flat scene", "focal not observed", "rough poses", "other"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A warning of the refinement."""
+
+    kind: NoteKind
+    text: str
+    """What was found, a sentence without a full stop."""
+    advice: str = ""
+    """What to do about it, in the same form."""
+    images: tuple[str, ...] = ()
+    """Names of the images it is about; empty: the whole reconstruction."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What was measured, by name."""
+
+    def __str__(self) -> str:
+        return f"{self.text}; {self.advice}" if self.advice else self.text
+
+
 @dataclass(kw_only=True)
 class Reconstruction:
     """One connected reconstruction."""
@@ -74,10 +115,8 @@ class Reconstruction:
     points: Points
     log_depth: np.ndarray | None = None  # [N, m, m] float32, see proba.solution.Solution
     log_variance: np.ndarray | None = None  # [N, m, m] float32
-    edges: list[dict] = field(default_factory=list)
-    """One a pair: names `i`, `j`, `matches`, `weight`, and the shares of its matches that two-view geometry alone
-    could explain (`explainable`) and that the reconstruction does explain (`explained`)."""
-    notes: list[str] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     """Warnings with advice, for the report."""
 
     def __len__(self) -> int:

@@ -12,6 +12,7 @@ from PIL import Image
 from proba.cli import main
 from proba.io.ply import read_ply
 from proba.io.reconstruction_folder import save_reconstruction
+from proba.reconstruction import Edge
 
 FILES = {
     "colmap": "sparse/0/images.bin sparse/1/points3D.bin",
@@ -34,7 +35,10 @@ def result(tmp_path_factory):
     first, second = exact_reconstruction(n_images=5)[1], exact_reconstruction(n_images=3, seed=5)[1]
     second.image_names = [f"other/{k}.png" for k in range(3)]
     for piece in (first, second):
-        piece.edges = [{"i": piece.image_names[0], "j": name, "matches": 9} for name in piece.image_names[1:]]
+        first_name, *others = piece.image_names
+        piece.edges = [
+            Edge(i=first_name, j=name, matches=9, weight=1.0, explainable=1.0, explained=1.0) for name in others
+        ]
         for name in piece.image_names:
             (photos / name).parent.mkdir(exist_ok=True)
             Image.new("RGB", (640, 480), (10, 200, 30)).save(photos / name)

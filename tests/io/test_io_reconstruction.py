@@ -1,5 +1,7 @@
 """Reconstructions on disk: COLMAP's reading of our files is ours, and nothing is lost on the way."""
 
+import json
+
 import numpy as np
 import pycolmap
 import pytest
@@ -9,7 +11,7 @@ from proba.errors import InputError
 from proba.io.colmap import read_colmap, write_colmap
 from proba.io.ply import read_ply, write_ply
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
-from proba.reconstruction import Camera, Points, Reconstruction
+from proba.reconstruction import Camera, Edge, Note, Points, Reconstruction
 from proba.synthetic import make_scene
 
 
@@ -46,8 +48,8 @@ def reconstruction():
         ),
         log_depth=rng.normal(size=(6, 4, 4)).astype(np.float32),
         log_variance=rng.normal(size=(6, 4, 4)).astype(np.float32),
-        edges=[{"i": "a", "j": "b", "matches": 3, "weight": 0.5}],
-        notes=["a note"],
+        edges=[Edge(i="a", j="b", matches=3, weight=0.5, explainable=0.9, explained=0.8)],
+        notes=[Note(kind="rough poses", text="a note", advice="look", images=("a", "b"), numbers={"px": 1.5})],
     )
 
 
@@ -121,6 +123,27 @@ def test_folder_round_trip(tmp_path, reconstruction):
     np.testing.assert_allclose(cloud["xyz"], reconstruction.points.xyz, rtol=1e-6)
     np.testing.assert_array_equal(cloud["rgb"], reconstruction.points.rgb)
     (tmp_path / "maps.npz").write_bytes(b"PK half")
+    with pytest.raises(InputError, match="damaged"):
+        load_reconstruction(tmp_path)
+
+
+def test_edges_and_notes_of_older_files_are_read(tmp_path, reconstruction):
+    save_reconstruction([reconstruction], tmp_path)
+    with np.load(tmp_path / "maps.npz") as file:
+        arrays = dict(file)
+    arrays["edges_0"] = np.array(json.dumps([{"i": "a", "j": "b", "matches": 3, "weight": 0.5}]))
+    arrays["notes_0"] = np.array(json.dumps(["poses of a are rough; leave them out", "careful"]))
+    np.savez(tmp_path / "maps.npz", **arrays)
+    (loaded,) = load_reconstruction(tmp_path)
+    (edge,) = loaded.edges
+    assert (edge.i, edge.j, edge.matches, edge.weight) == ("a", "b", 3, 0.5)
+    assert np.isnan(edge.explainable) and np.isnan(edge.explained)
+    assert loaded.notes == [
+        Note(kind="other", text="poses of a are rough", advice="leave them out"),
+        Note(kind="other", text="careful"),
+    ]
+    arrays["edges_0"] = np.array(json.dumps([{"i": "a"}]))
+    np.savez(tmp_path / "maps.npz", **arrays)
     with pytest.raises(InputError, match="damaged"):
         load_reconstruction(tmp_path)
 

@@ -30,7 +30,7 @@ def test_a_flat_scene_is_warned_about():
     scene = make_scene("facade", n_images=10, seed=2)
     result = solve_matches(scene_matches(scene, grid=32, seed=2))
     notes = result.reconstructions[0].notes
-    assert any("planar" in note for note in notes)
+    assert any(note.kind == "flat scene" for note in notes)
 
 
 class Watch:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from proba.matches import Matches
-from proba.pipeline import Piece, SolveOptions, SolveResult
-from proba.reconstruction import Camera, Points, Reconstruction
+from proba.pipeline import Hypothesis, Piece, SolveOptions, SolveResult
+from proba.reconstruction import Camera, Edge, Points, Reconstruction
 from proba.report import report_dict
 from proba.report.facts import match_errors
 from proba.synthetic import make_scene, scene_matches
@@ -30,24 +30,24 @@ class Finished:
     def result(self) -> SolveResult:
         """As a solve would end: the share of each pair that is explained follows from the poses."""
         index = {info.name: k for k, info in enumerate(self.matches.images)}
-        for edge in self.rec.edges:
-            i, j = index[edge["i"]], index[edge["j"]]
+        for k, edge in enumerate(self.rec.edges):
+            i, j = index[edge.i], index[edge.j]
             errors = match_errors(self.rec, i, j, self.matches.pairs[i, j])
-            edge |= {"explainable": 1.0, "explained": float((errors < 3).mean())}
+            self.rec.edges[k] = replace(edge, explained=float((errors < 3).mean()))
         curve = [[10 * k, 5.0 - k] for k in range(5)]
         worlds = [("fov50", True, None, 0.99), ("fov50-mirror", False, None, 0.71), ("fov17", False, 20, None)]
         piece = Piece(
             reconstruction=self.rec,
             hypotheses=[
-                {
-                    "name": name,
-                    "loss": 1.0,
-                    "chosen": chosen,
-                    "pruned_at": pruned_at,
-                    "epipolar_share": None if pruned_at else 0.9,
-                    "explained_share": share,
-                    "curve": curve,
-                }
+                Hypothesis(
+                    name=name,
+                    loss=1.0,
+                    chosen=chosen,
+                    pruned_at=pruned_at,
+                    epipolar_share=None if pruned_at else 0.9,
+                    explained_share=share,
+                    curve=curve,
+                )
                 for name, chosen, pruned_at, share in worlds
             ],
             iterations=40,
@@ -91,7 +91,7 @@ def finished() -> Finished:
         pose_std=np.full((len(names), 6), 1e-4),
         points=_points(scene),
         edges=[
-            {"i": names[i], "j": names[j], "matches": len(pair.points_i), "weight": 0.8}
+            Edge(i=names[i], j=names[j], matches=len(pair.points_i), weight=0.8, explainable=1.0, explained=1.0)
             for (i, j), pair in matches.pairs.items()
         ],
     )

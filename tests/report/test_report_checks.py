@@ -4,12 +4,13 @@ import ast
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import proba.report.checks as checks_module
-from proba.reconstruction import Camera
+from proba.reconstruction import Camera, Edge, Note, NoteKind
 from proba.report.checks import TOPICS, Check, verdict, worst_level
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,9 @@ def test_an_image_that_hangs_by_few_matches(finished):
     finished.matches.pairs[i, j] = kept
     names = finished.rec.image_names
     pairs = {(names[a], names[b]): len(p.points_i) for (a, b), p in finished.matches.pairs.items()}
-    finished.rec.edges = [{"i": a, "j": b, "matches": count, "weight": 0.8} for (a, b), count in pairs.items()]
+    finished.rec.edges = [
+        Edge(i=a, j=b, matches=count, weight=0.8, explainable=1.0, explained=1.0) for (a, b), count in pairs.items()
+    ]
     report = finished.report()
     assert topics(report) == ["Weak link"]
     assert "in 1 pair hold 007.png to the other 7 images" in report["warnings"][0]
@@ -89,31 +92,21 @@ def test_little_parallax(finished):
     assert "Pure rotation" in topics(finished.report(), "distrust")
 
 
-@pytest.mark.parametrize(
-    ("note", "topic"),
-    [
-        (
-            "planar scene: focal length cannot be observed (standard deviation up to 8 %, 1 of 1 cameras); pass it",
-            "Flat scene",
-        ),
-        ("planar scene: focal length and depth lean on small perspective effects; treat them with care", "Flat scene"),
-        ("focal length is poorly observed (up to 9 %); pass --focal fixed", "Focal length not observed"),
-        ("poses of a.jpg are rough: their matches do not agree; add images", "Rough poses"),
-    ],
-)
-def test_notes_of_the_refinement_become_checks(finished, note, topic):
-    finished.rec.notes = [note]
+@pytest.mark.parametrize("kind", get_args(NoteKind))
+def test_notes_of_the_refinement_become_checks(finished, kind):
+    finished.rec.notes = [Note(kind=kind, text="something was found", advice="do something", images=("000.png",))]
     report = finished.report()
-    assert topics(report) == [topic]
-    fact, advice = note.split("; ")
-    assert fact in report["warnings"][0] and advice[1:] in report["warnings"][0]
+    assert topics(report) == [TOPICS[kind]]
+    assert report["warnings"] == ["something was found. Do something"]
+    found = next(check for check in report["checks"] if check["level"] != "good")
+    assert found["images"] == ("000.png",)
 
 
 def test_many_rough_poses_spoil_the_rest(finished):
-    finished.rec.notes = ["poses of 000.png and others are rough; leave them out"]
-    finished.unplaced = ["000.png"]
+    note = Note(kind="rough poses", text="rough", advice="leave them out", images=("000.png",))
+    finished.rec.notes = [note]
     assert finished.report()["verdict"]["level"] == "check"
-    finished.unplaced = ["000.png", "001.png", "002.png"]
+    finished.rec.notes = [replace(note, images=("000.png", "001.png", "002.png"))]
     assert finished.report()["verdict"]["level"] == "distrust"
 
 
@@ -160,7 +153,7 @@ def test_the_choice_tells_by_how_much(finished):
 
 def test_every_topic_has_a_section():
     source = Path(checks_module.__file__).read_text()
-    named = set(re.findall(r'topic="([^"]+)"', source)) | {topic.capitalize() for topic in TOPICS.values()}
+    named = set(re.findall(r'topic="([^"]+)"', source)) | set(TOPICS.values())
     assert len(named) > 10
     sections = set(re.findall(r"^#+ (.+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE))
     assert named <= sections

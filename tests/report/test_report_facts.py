@@ -4,11 +4,20 @@ import numpy as np
 import pytest
 
 from proba.matches import PairMatches
-from proba.report.facts import cuts, edge_facts, explained_share, image_facts, match_errors, pair_of
+from proba.report.facts import PairFacts, cuts, explained_share, image_facts, match_errors, pair_facts, pair_of
 
 
 def edge(i, j, agreeing, explained=1.0):
-    return {"i": i, "j": j, "matches": agreeing, "agreeing": agreeing, "explainable": 1.0, "explained": explained}
+    return PairFacts(
+        i=i,
+        j=j,
+        matches=agreeing,
+        weight=1.0,
+        explainable=1.0,
+        explained=explained,
+        median_px=None if agreeing == 0 else 1.0,
+        agreeing=agreeing,
+    )
 
 
 def clusters():
@@ -21,21 +30,21 @@ def clusters():
 def test_true_poses_leave_the_noise(finished):
     for image in image_facts(finished.rec):
         # The length of two independent coordinates of standard deviation 0.3 px has the median 0.3 sqrt(2 ln 2).
-        assert image["median_px"] == pytest.approx(0.3 * 1.177, rel=0.2)
-        assert image["observations"] > 100 and image["parallax_deg"] > 5
+        assert image.median_px == pytest.approx(0.3 * 1.177, rel=0.2)
+        assert image.observations > 100 and image.parallax_deg > 5
     finished.result()
-    for found in edge_facts(finished.matches, finished.rec):
-        assert found["median_px"] < 0.5
-        assert found["agreeing"] == found["matches"]
+    for found in pair_facts(finished.matches, finished.rec):
+        assert found.median_px < 0.5
+        assert found.agreeing == found.matches
 
 
 def test_a_shifted_camera_shows_in_its_pairs_only(finished):
     moved = finished.rec.image_names[3]
     finished.rec.cam_from_world[3, 0, 3] += 0.5
     finished.result()
-    for found in edge_facts(finished.matches, finished.rec):
-        involved = moved in (found["i"], found["j"])
-        assert (found["median_px"] is None or found["median_px"] > 2) == involved
+    for found in pair_facts(finished.matches, finished.rec):
+        involved = moved in (found.i, found.j)
+        assert (found.median_px is None or found.median_px > 2) == involved
 
 
 def test_residuals_do_not_depend_on_the_order_of_a_pair(finished):
@@ -62,7 +71,7 @@ def test_an_image_without_observations_has_no_residual(finished):
         values[keep] for values in (points.obs_point, points.obs_image, points.obs_xy)
     )
     first = image_facts(finished.rec)[0]
-    assert first["observations"] == 0 and first["median_px"] is None and first["parallax_deg"] is None
+    assert first.observations == 0 and first.median_px is None and first.parallax_deg is None
 
 
 def test_a_pair_without_matches_has_no_residual(finished):
@@ -70,7 +79,7 @@ def test_a_pair_without_matches_has_no_residual(finished):
     finished.result()
     none = np.zeros((0, 2), np.float32)
     finished.matches.pairs[name] = PairMatches(none, none, np.zeros(0, np.float32))
-    assert edge_facts(finished.matches, finished.rec)[0]["median_px"] is None
+    assert pair_facts(finished.matches, finished.rec)[0].median_px is None
 
 
 def test_a_bridge_is_found():
@@ -88,7 +97,7 @@ def test_every_image_alone_is_a_cut():
 
 def test_contradictions_across_a_cut():
     names, edges = clusters()
-    edges[-1] = {**edge("c", "d", 40), "explained": 0.25}
+    edges[-1] = edge("c", "d", 40, explained=0.25)
     worst = max(cuts(names, edges), key=lambda cut: cut.contradicting)
     assert worst.contradicting == pytest.approx(0.75) and len(worst.group) == 3
     # All but three quarters of one pair's 40 matches agree; a pair counts for its matches.

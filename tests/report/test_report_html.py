@@ -1,6 +1,7 @@
 """report.html: whole, offline, escaped, and with pictures where there are photos."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,6 +12,7 @@ from proba.cli.align import main as align
 from proba.io.reconstruction_folder import load_reconstruction
 from proba.pipeline import SolveOptions
 from proba.report import folder_summary, write_results
+from proba.report.facts import PairFacts
 from proba.report.figures import graph_matrix, scene_view, view_axes
 from proba.report.html import SCENES
 from proba.report.pictures import worst_pairs
@@ -90,8 +92,9 @@ def test_file_names_are_text(finished, tmp_path):
     old = finished.rec.image_names[0]
     finished.rec.image_names[0] = evil
     finished.matches.images[0] = type(finished.matches.images[0])(name=evil, width=640, height=480)
-    for edge in finished.rec.edges:
-        edge |= {key: evil for key in "ij" if edge[key] == old}
+    finished.rec.edges = [
+        replace(edge, **{key: evil for key in "ij" if getattr(edge, key) == old}) for edge in finished.rec.edges
+    ]
     finished.rec.cam_from_world[0, 0, 3] += 0.5  # so that the name is in warnings and pictures too
     page, report = write(finished, tmp_path)
     assert evil in report["verdict"]["text"] and evil in page.text
@@ -100,11 +103,11 @@ def test_file_names_are_text(finished, tmp_path):
 
 def test_lines_of_a_wrong_pair_are_red(finished):
     finished.rec.cam_from_world[3, 0, 3] += 0.5
-    edges = finished.report()["edges"]
+    edges = [PairFacts(**edge) for edge in finished.report()["edges"]]
     pictures = worst_pairs(finished.matches, [finished.rec], edges, None)
     assert len(pictures) == 4
     for picture in pictures:
-        assert "003.png" in (picture.edge["i"], picture.edge["j"])
+        assert "003.png" in (picture.edge.i, picture.edge.j)
         assert picture.agrees.mean() < 0.5
         assert (picture.left.width, picture.left.height) == (400, 300)
         assert np.abs(picture.lines).max() < 500

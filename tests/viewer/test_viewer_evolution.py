@@ -56,7 +56,7 @@ def test_frames_are_denser_early_and_few(evolution):
 
 
 def test_every_world_has_an_ending(result, evolution):
-    assert [w["name"] for w in evolution.worlds] == [h["name"] for h in result.solved.pieces[0].hypotheses]
+    assert [w["name"] for w in evolution.worlds] == [h.name for h in result.solved.pieces[0].hypotheses]
     pruned = [k for k, w in enumerate(evolution.worlds) if w["pruned_at"] is not None]
     assert pruned and all(len(evolution.timeline(k)) == 1 for k in pruned)
     assert len(evolution.timeline(evolution.chosen)) > 2

@@ -118,11 +118,11 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) ->
         **evaluate(result.reconstructions, truth),
         "seconds": {**seconds, **result.seconds},
         "peak_rss_mb": peak_rss_mb(),
-        "hypothesis": next(h["name"] for h in best.hypotheses if h["chosen"]),
+        "hypothesis": next(h.name for h in best.hypotheses if h.chosen),
         "surviving_share": best.surviving_share,
         "camera_model": camera.model,
         "focal_std_pct": float(100 * camera.focal_std_px / camera.focal_px[0]),
-        "warnings": best.reconstruction.notes,
+        "warnings": [str(note) for note in best.reconstruction.notes],
     }
 
 

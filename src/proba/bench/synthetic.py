@@ -32,9 +32,9 @@ def run_one(scene: str, seed: int, outliers: float) -> dict:
         "fov_deg": world.fov_deg,
         **metrics,
         "focal_std_pct": 100 * camera.focal_std_px / float(camera.focal_px[0]),
-        "hypothesis": next(h["name"] for h in best.hypotheses if h["chosen"]),
+        "hypothesis": next(h.name for h in best.hypotheses if h.chosen),
         "surviving_share": best.surviving_share,
-        "warnings": best.reconstruction.notes,
+        "warnings": [str(note) for note in best.reconstruction.notes],
         "seconds": round(seconds, 2),
         "stages": {k: round(v, 2) for k, v in result.seconds.items()},
     }

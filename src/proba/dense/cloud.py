@@ -142,9 +142,9 @@ def _neighbours(reconstruction: Reconstruction, limit: int) -> list[list[int]]:
     shared = np.zeros((n_images, n_images))
     index = {name: n for n, name in enumerate(reconstruction.image_names)}
     for edge in reconstruction.edges:
-        i, j = index.get(edge["i"]), index.get(edge["j"])
+        i, j = index.get(edge.i), index.get(edge.j)
         if i is not None and j is not None:
-            shared[i, j] = shared[j, i] = edge["matches"]
+            shared[i, j] = shared[j, i] = edge.matches
     if not shared.any():
         points = reconstruction.points
         ones = np.ones(len(points.obs_image))

@@ -12,7 +12,9 @@ import json
 import shutil
 import zipfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from proba.errors import InputError
 from proba.io.atomic import atomic_path
 from proba.io.colmap import read_colmap, write_colmap
 from proba.io.ply import write_ply
-from proba.reconstruction import Reconstruction
+from proba.reconstruction import Edge, Note, NoteKind, Reconstruction
 
 
 def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str | Path) -> None:
@@ -54,7 +56,7 @@ def load_reconstruction(folder: str | Path) -> list[Reconstruction]:
             with np.load(maps, allow_pickle=False) as file:
                 for k, reconstruction in enumerate(reconstructions):
                     _fill(reconstruction, k, file)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{maps} is damaged ({error}). Delete it, or run again.") from error
     return reconstructions
 
@@ -69,8 +71,8 @@ def _arrays(reconstruction: Reconstruction, k: int) -> dict[str, np.ndarray]:
         f"pose_std_{k}": reconstruction.pose_std,
         f"focal_std_px_{k}": np.array([camera.focal_std_px for camera in reconstruction.cameras]),
         f"sigma_{k}": reconstruction.points.sigma,
-        f"edges_{k}": np.array(json.dumps(reconstruction.edges)),
-        f"notes_{k}": np.array(json.dumps(reconstruction.notes)),
+        f"edges_{k}": np.array(json.dumps([asdict(edge) for edge in reconstruction.edges])),
+        f"notes_{k}": np.array(json.dumps([asdict(note) for note in reconstruction.notes])),
     }
     for name in ("log_depth", "log_variance"):
         value = getattr(reconstruction, name)
@@ -89,8 +91,34 @@ def _fill(reconstruction: Reconstruction, k: int, file) -> None:
         camera.focal_std_px = std
     if len(file[f"sigma_{k}"]) == len(reconstruction.points.xyz):
         reconstruction.points.sigma = file[f"sigma_{k}"]
-    reconstruction.edges = json.loads(str(file[f"edges_{k}"]))
-    reconstruction.notes = json.loads(str(file[f"notes_{k}"]))
+    reconstruction.edges = [_edge(item) for item in json.loads(str(file[f"edges_{k}"]))]
+    reconstruction.notes = [_note(item) for item in json.loads(str(file[f"notes_{k}"]))]
     for name in ("log_depth", "log_variance"):
         if f"{name}_{k}" in file:
             setattr(reconstruction, name, file[f"{name}_{k}"])
+
+
+def _edge(item: dict) -> Edge:
+    """An edge of a file; older files do not tell what a pair can explain."""
+    return Edge(
+        i=str(item["i"]),
+        j=str(item["j"]),
+        matches=int(item["matches"]),
+        weight=float(item.get("weight", 1.0)),
+        explainable=float(item.get("explainable", "nan")),
+        explained=float(item.get("explained", "nan")),
+    )
+
+
+def _note(item: dict | str) -> Note:
+    """A note of a file; in older files it is one sentence: a fact, a semicolon, and advice."""
+    if isinstance(item, str):
+        text, _, advice = item.partition("; ")
+        return Note(kind="other", text=text, advice=advice)
+    return Note(
+        kind=item["kind"] if item["kind"] in get_args(NoteKind) else "other",
+        text=str(item["text"]),
+        advice=str(item["advice"]),
+        images=tuple(map(str, item["images"])),
+        numbers={str(name): float(value) for name, value in item["numbers"].items()},
+    )

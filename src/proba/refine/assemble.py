@@ -8,7 +8,8 @@ import numpy as np
 
 from proba.dense import fit_maps, sample_maps
 from proba.matches import Matches
-from proba.reconstruction import Camera, Points, Reconstruction
+from proba.reconstruction import Camera, Edge, Points, Reconstruction
+from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import CX, CY, FX, FY, MODEL_PARAMETERS, Bundle, per_track_sum, reprojection_errors
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import observed_depths
@@ -37,11 +38,11 @@ def assemble(
     sigma: np.ndarray,
     tracks: Tracks,
     unit: np.ndarray,
+    pairs: PairAgreement,
 ) -> Reconstruction:
     """Everything in one place. `tracks` (original pixels) and `sigma` [T] belong to the points of the bundle."""
     graph = solution.graph
     names = [matches.images[k].name for k in graph.images]
-    counts = [len(matches.pairs[int(graph.images[i]), int(graph.images[j])].points_i) for i, j in graph.edges]
     log_depth, log_variance = _aligned_maps(bundle, solution)
     reconstruction = Reconstruction(
         image_names=names,
@@ -52,13 +53,27 @@ def assemble(
         points=_points(bundle, sigma, tracks, unit),
         log_depth=log_depth,
         log_variance=log_variance,
-        edges=[
-            {"i": names[i], "j": names[j], "matches": count, "weight": float(weight)}
-            for (i, j), count, weight in zip(graph.edges, counts, solution.edge_weight, strict=True)
-        ],
+        edges=_edges(matches, solution, bundle, pairs),
     )
     reconstruction.log_depth, reconstruction.log_variance = fit_maps(reconstruction)
     return reconstruction
+
+
+def _edges(matches: Matches, solution: Solution, bundle: Bundle, pairs: PairAgreement) -> list[Edge]:
+    """All pairs of the view graph, in its order."""
+    images = solution.graph.images
+    columns = solution.graph.edges, solution.edge_weight, pairs.potential, pairs.support(bundle)
+    return [
+        Edge(
+            i=matches.images[images[i]].name,
+            j=matches.images[images[j]].name,
+            matches=len(matches.pairs[int(images[i]), int(images[j])].points_i),
+            weight=float(weight),
+            explainable=float(could),
+            explained=float(does),
+        )
+        for (i, j), weight, could, does in zip(*columns, strict=True)
+    ]
 
 
 def _camera(

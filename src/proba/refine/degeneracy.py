@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from proba.reconstruction import Note
 from proba.refine.adjust import Freedom
 from proba.refine.bundle import FX, Bundle
 from proba.refine.uncertainty import CameraUncertainty
@@ -40,7 +41,7 @@ def plane_distance(xyz: np.ndarray) -> tuple[float, float]:
     return float(np.quantile(distance, 0.9)), float(extent)
 
 
-def degeneracy_notes(bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.ndarray, freedom: Freedom) -> list[str]:
+def degeneracy_notes(bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.ndarray, freedom: Freedom) -> list[Note]:
     """Warnings with advice, for the report. `sigma` [T] are the points' standard deviations."""
     notes = []
     held = (bundle.alive_per_track() >= 2) & np.isfinite(sigma)  # [T]
@@ -51,9 +52,19 @@ def degeneracy_notes(bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.n
         worst = 100 * min(float(relative.max()), 10.0)
         cause = "planar scene: focal length cannot be observed" if flat else "focal length is poorly observed"
         notes.append(
-            f"{cause} (standard deviation up to {worst:.0f} %, {int(unseen.sum())} of {len(unseen)} cameras); "
-            "pass --focal fixed with a known focal length, or add images with depth and turned cameras"
+            Note(
+                kind="flat scene" if flat else "focal not observed",
+                text=f"{cause} (standard deviation up to {worst:.0f} %, {int(unseen.sum())} of {len(unseen)} cameras)",
+                advice="pass --focal fixed with a known focal length, or add images with depth and turned cameras",
+                numbers={"focal_std_pct": worst, "cameras": int(unseen.sum())},
+            )
         )
     elif flat and freedom.focal:
-        notes.append("planar scene: focal length and depth lean on small perspective effects; treat them with care")
+        notes.append(
+            Note(
+                kind="flat scene",
+                text="planar scene: focal length and depth lean on small perspective effects",
+                advice="treat them with care",
+            )
+        )
     return notes

@@ -10,7 +10,7 @@ import numpy as np
 
 from proba.errors import GeometryError
 from proba.matches import Matches
-from proba.reconstruction import Reconstruction
+from proba.reconstruction import Note, Reconstruction
 from proba.refine.adjust import ANNEALED, Freedom, Round, adjust, noise_px, noise_round
 from proba.refine.agreement import PairAgreement, same_world
 from proba.refine.assemble import assemble, to_root_frame
@@ -190,9 +190,7 @@ def refine(
     with clock("uncertainty"):
         cameras = camera_uncertainty(trusted, free, last.loss_px)
         sigma = point_std(cloud, cameras, free, last.loss_px)  # [T]
-    reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit)
-    for edge, could, does in zip(reconstruction.edges, pairs.potential, pairs.support(cloud), strict=True):
-        edge |= {"explainable": float(could), "explained": float(does)}
+    reconstruction = assemble(matches, solution, cloud, cameras, sigma, final, unit, pairs)
     reconstruction.notes = _notes(cloud, cameras, sigma, freedom, unplaced, names)
     return RefineResult(
         reconstruction=reconstruction,
@@ -386,15 +384,19 @@ def _notes(
     freedom: Freedom,
     unplaced: np.ndarray,
     names: list[str],
-) -> list[str]:
+) -> list[Note]:
     """Everything the user should know, with advice."""
     notes = degeneracy_notes(bundle, cameras, sigma, freedom)
     if unplaced.any():
-        listed = ", ".join(names[k] for k in np.flatnonzero(unplaced)[:8])
-        more = "" if unplaced.sum() <= 8 else f" and {int(unplaced.sum()) - 8} more"
+        rough = tuple(names[k] for k in np.flatnonzero(unplaced))
+        listed = ", ".join(rough[:8]) + (f" and {len(rough) - 8} more" if len(rough) > 8 else "")
         notes.append(
-            f"poses of {listed}{more} are rough: their matches do not agree with the other images; "
-            "add images in between, or leave them out"
+            Note(
+                kind="rough poses",
+                text=f"poses of {listed} are rough: their matches do not agree with the other images",
+                advice="add images in between, or leave them out",
+                images=rough,
+            )
         )
     return notes
 

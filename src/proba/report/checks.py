@@ -15,7 +15,8 @@ import numpy as np
 
 from proba.matches import ImageInfo
 from proba.pipeline import Piece, SolveResult
-from proba.report.facts import UNIT_SIDE_PX, Cut, cuts, explained_share
+from proba.reconstruction import NoteKind
+from proba.report.facts import UNIT_SIDE_PX, Cut, ImageFacts, PairFacts, cuts, explained_share
 
 Level = Literal["good", "check", "distrust"]
 LEVELS: tuple[Level, ...] = ("good", "check", "distrust")
@@ -39,12 +40,13 @@ beach from a drone) was off by 1.38, with COLMAP by 1.45."""
 ROUGH = 0.2
 """Share of images without a refined pose above which the rest cannot be trusted either."""
 
-TOPICS = {
-    "planar scene": "flat scene",
-    "focal length is poorly observed": "focal length not observed",
-    "are rough": "rough poses",
+TOPICS: dict[NoteKind, str] = {
+    "flat scene": "Flat scene",
+    "focal not observed": "Focal length not observed",
+    "rough poses": "Rough poses",
+    "other": "Other remarks",
 }
-"""Beginnings of the troubleshooting sections by words of the refinement's notes."""
+"""Troubleshooting sections of the refinement's notes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,7 @@ def verdict(checks: list[Check], registered: int, images: int) -> str:
 
 
 def run_checks(
-    result: SolveResult, images: list[ImageInfo], image_facts: list[list[dict]], edges: list[list[dict]]
+    result: SolveResult, images: list[ImageInfo], image_facts: list[list[ImageFacts]], edges: list[list[PairFacts]]
 ) -> list[Check]:
     """All checks; `image_facts` and `edges` are those of each piece."""
     checks = _coverage(result, len(images))
@@ -147,7 +149,7 @@ def _coverage(result: SolveResult, n_images: int) -> list[Check]:
     return [left_out, pieces, *failed, *([stopped] if result.interrupted else [])]
 
 
-def _agreement(edges: list[dict], where: str) -> Check:
+def _agreement(edges: list[PairFacts], where: str) -> Check:
     share = explained_share(edges)
     return Check(
         topic="Matches disagree",
@@ -158,7 +160,7 @@ def _agreement(edges: list[dict], where: str) -> Check:
     )
 
 
-def _contradictions(piece: Piece, edges: list[dict], where: str) -> Check:
+def _contradictions(piece: Piece, edges: list[PairFacts], where: str) -> Check:
     """Images that the result places against what their matches say, alone or as a group."""
     found = sorted(cuts(piece.reconstruction.image_names, edges), key=lambda cut: -cut.contradicting)
     wanted = f"below {100 * CONTRADICTING[0]:.0f} %"
@@ -182,7 +184,7 @@ def _contradictions(piece: Piece, edges: list[dict], where: str) -> Check:
     )
 
 
-def _weak_links(piece: Piece, edges: list[dict], where: str) -> list[Check]:
+def _weak_links(piece: Piece, edges: list[PairFacts], where: str) -> list[Check]:
     """Cuts that few matches or a single pair hold, at most three and not two that are nearly the same."""
     names = piece.reconstruction.image_names
     wanted = f"{WEAK_LINK} matches in two pairs"
@@ -214,9 +216,9 @@ def _alike(one: Cut, other: Cut) -> bool:
     return 2 * shared > max(len(one.group), len(other.group))
 
 
-def _observations(facts: list[dict], where: str) -> Check:
-    few = [image["name"] for image in facts if image["observations"] < MIN_OBSERVATIONS]
-    least = min(image["observations"] for image in facts)
+def _observations(facts: list[ImageFacts], where: str) -> Check:
+    few = [image.name for image in facts if image.observations < MIN_OBSERVATIONS]
+    least = min(image.observations for image in facts)
     return Check(
         topic="Few observations",
         fact=f"{_list(few)} {'see' if len(few) > 1 else 'sees'} fewer than {MIN_OBSERVATIONS} points{where}"
@@ -229,10 +231,10 @@ def _observations(facts: list[dict], where: str) -> Check:
     )
 
 
-def _residuals(facts: list[dict], where: str) -> Check:
-    known = [image for image in facts if image["median_px"] is not None]
-    bad = [i["name"] for i in known if i["median_px"] > MAX_RESIDUAL_PX * i["side_px"] / UNIT_SIDE_PX]
-    worst = max((image["median_px"] for image in known), default=float("nan"))
+def _residuals(facts: list[ImageFacts], where: str) -> Check:
+    known = [(image, image.median_px) for image in facts if image.median_px is not None]
+    bad = [image.name for image, median in known if median > MAX_RESIDUAL_PX * image.side_px / UNIT_SIDE_PX]
+    worst = max((median for _, median in known), default=float("nan"))
     return Check(
         topic="Large residuals",
         fact=f"the median residual of {_list(bad)} is up to {worst:.1f} px{where}"
@@ -245,10 +247,10 @@ def _residuals(facts: list[dict], where: str) -> Check:
     )
 
 
-def _parallax(facts: list[dict], where: str) -> Check:
-    known = [image for image in facts if image["parallax_deg"] is not None]
-    flat = [image["name"] for image in known if image["parallax_deg"] < MIN_PARALLAX_DEG]
-    least = min((image["parallax_deg"] for image in known), default=0.0)
+def _parallax(facts: list[ImageFacts], where: str) -> Check:
+    known = [(image.name, image.parallax_deg) for image in facts if image.parallax_deg is not None]
+    flat = [name for name, angle in known if angle < MIN_PARALLAX_DEG]
+    least = min((angle for _, angle in known), default=0.0)
     everyone = len(flat) > len(facts) / 2
     return Check(
         topic="Pure rotation",
@@ -327,22 +329,18 @@ def _told_focals(piece: Piece, told_px: dict[str, float], where: str) -> list[Ch
 
 def _notes(piece: Piece) -> list[Check]:
     """What the refinement itself had to say."""
-    checks = []
-    for note in piece.reconstruction.notes:
-        topic = next((topic for words, topic in TOPICS.items() if words in note), "other remarks")
-        fact, _, advice = note.partition("; ")
-        rough = len(piece.unplaced) > ROUGH * len(piece.reconstruction) and "are rough" in note
-        checks.append(
-            Check(
-                topic=topic.capitalize(),
-                fact=fact,
-                wanted="no such remark",
-                level="distrust" if rough else "check",
-                advice=advice[:1].upper() + advice[1:],
-                images=tuple(piece.unplaced) if "are rough" in note else (),
-            )
+    rough = ROUGH * len(piece.reconstruction)
+    return [
+        Check(
+            topic=TOPICS[note.kind],
+            fact=note.text,
+            wanted="no such remark",
+            level="distrust" if note.kind == "rough poses" and len(note.images) > rough else "check",
+            advice=note.advice[:1].upper() + note.advice[1:],
+            images=note.images,
         )
-    return checks
+        for note in piece.reconstruction.notes
+    ]
 
 
 def _below(value: float, bounds: tuple[float, float]) -> Level:

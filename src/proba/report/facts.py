@@ -9,13 +9,48 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from proba.matches import Matches, PairMatches
-from proba.reconstruction import Reconstruction
+from proba.reconstruction import Edge, Reconstruction
 
 UNIT_SIDE_PX = 1024.0
 """Bounds on residuals hold for images of this longest side, as in the refinement."""
 MAX_VOTES = 300
 AGREE_PX = 3.0
 """A match agrees with the reconstruction within this epipolar distance, in pixels of an image of 1024 px."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """What can be measured on one image."""
+
+    name: str
+    observations: int
+    """Number of points it sees."""
+    median_px: float | None
+    """Median reprojection error; None: it sees nothing."""
+    parallax_deg: float | None
+    """Median angle under which other images see the same points; None: it sees nothing."""
+    side_px: int
+    """Longest side of the photo."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFacts(Edge):
+    """What can be measured on one pair of images."""
+
+    median_px: float | None
+    """Median epipolar distance of its matches; None: infinite."""
+    agreeing: int
+    """Number of matches within 3 px of an image of 1024 px."""
+
+    @property
+    def explained_part(self) -> float:
+        """Explained matches as a part of the explainable ones."""
+        return min(self.explained / max(self.explainable, 1e-9), 1.0)
+
+    @property
+    def votes(self) -> float:
+        """How much the pair counts among others: more than a few hundred matches say nothing new about it."""
+        return self.explainable * min(self.matches, MAX_VOTES)
 
 
 def observation_errors(reconstruction: Reconstruction) -> np.ndarray:
@@ -41,8 +76,8 @@ def point_angles_deg(reconstruction: Reconstruction) -> np.ndarray:
     return np.degrees(2 * np.arcsin(np.clip(widest / 2, 0, 1)))
 
 
-def image_facts(reconstruction: Reconstruction) -> list[dict]:
-    """For each image: name, observations, median residual and median parallax of what it sees; None if nothing."""
+def image_facts(reconstruction: Reconstruction) -> list[ImageFacts]:
+    """The facts of every image, in the order of the reconstruction."""
     points = reconstruction.points
     errors, angles = observation_errors(reconstruction), point_angles_deg(reconstruction)
     out = []
@@ -50,13 +85,13 @@ def image_facts(reconstruction: Reconstruction) -> list[dict]:
         mine = points.obs_image == n
         seen = bool(mine.any())
         out.append(
-            {
-                "name": name,
-                "observations": int(mine.sum()),
-                "median_px": float(np.median(errors[mine])) if seen else None,
-                "parallax_deg": float(np.median(angles[points.obs_point[mine]])) if seen else None,
-                "side_px": max(reconstruction.camera(n).width, reconstruction.camera(n).height),
-            }
+            ImageFacts(
+                name=name,
+                observations=int(mine.sum()),
+                median_px=float(np.median(errors[mine])) if seen else None,
+                parallax_deg=float(np.median(angles[points.obs_point[mine]])) if seen else None,
+                side_px=max(reconstruction.camera(n).width, reconstruction.camera(n).height),
+            )
         )
     return out
 
@@ -76,18 +111,17 @@ def match_errors(reconstruction: Reconstruction, i: int, j: int, pair: PairMatch
     return np.where(front, focal_px * np.abs((ray_j * line_j).sum(1)) / slope, np.inf)
 
 
-def edge_facts(matches: Matches, reconstruction: Reconstruction) -> list[dict]:
-    """The reconstruction's edges with `median_px`, the median epipolar residual of all their matches, and `agreeing`,
-    the number of matches within 3 px of an image of 1024 px."""
+def pair_facts(matches: Matches, reconstruction: Reconstruction) -> list[PairFacts]:
+    """The facts of every edge, in the order of the reconstruction."""
     index = {info.name: k for k, info in enumerate(matches.images)}
     out = []
     for edge in reconstruction.edges:
-        i, j = (reconstruction.index(edge[key]) for key in "ij")
-        pair = pair_of(matches, index[edge["i"]], index[edge["j"]])
+        i, j = reconstruction.index(edge.i), reconstruction.index(edge.j)
+        pair = pair_of(matches, index[edge.i], index[edge.j])
         errors = match_errors(reconstruction, i, j, pair)  # [M]
         median = float(np.median(errors)) if len(errors) else float("inf")
         agreeing = int((errors < AGREE_PX * unit_px(reconstruction, i, j)).sum())
-        out.append({**edge, "median_px": median if np.isfinite(median) else None, "agreeing": agreeing})
+        out.append(PairFacts(**vars(edge), median_px=median if np.isfinite(median) else None, agreeing=agreeing))
     return out
 
 
@@ -121,18 +155,17 @@ class Cut:
     """Share of the matches across that two-view geometry can explain but the reconstruction does not."""
 
 
-def cuts(names: list[str], edges: list[dict]) -> list[Cut]:
+def cuts(names: list[str], edges: list[PairFacts]) -> list[Cut]:
     """Every image alone, and the two sides of every edge of the maximum spanning tree.
 
     Among the latter are all bridges: an edge without which the graph falls apart is in every spanning tree.
     """
     index = {name: k for k, name in enumerate(names)}
     n = len(names)
-    ends = np.array([[index[edge["i"]], index[edge["j"]]] for edge in edges], np.int64).reshape(-1, 2)  # [E, 2]
-    agreeing = np.array([edge["agreeing"] for edge in edges], np.int64)  # [E]
-    # A pair counts for at most a few hundred matches, as more say nothing new about it.
-    weight = np.array([edge["explainable"] * min(edge["matches"], MAX_VOTES) for edge in edges])  # [E]
-    explained = np.array([explained_part(edge) for edge in edges])  # [E]
+    ends = np.array([[index[edge.i], index[edge.j]] for edge in edges], np.int64).reshape(-1, 2)  # [E, 2]
+    agreeing = np.array([edge.agreeing for edge in edges], np.int64)  # [E]
+    weight = np.array([edge.votes for edge in edges])  # [E]
+    explained = np.array([edge.explained_part for edge in edges])  # [E]
     found = []
     for side in _sides(n, ends, agreeing):
         across = side[ends[:, 0]] != side[ends[:, 1]]  # [E]
@@ -149,15 +182,10 @@ def cuts(names: list[str], edges: list[dict]) -> list[Cut]:
     return found
 
 
-def explained_part(edge: dict) -> float:
-    """Explained matches of a pair as a part of the explainable ones."""
-    return min(edge["explained"] / max(edge["explainable"], 1e-9), 1.0)
-
-
-def explained_share(edges: list[dict]) -> float:
+def explained_share(edges: list[PairFacts]) -> float:
     """Explained matches as a part of the explainable ones, over all pairs."""
-    weight = np.array([edge["explainable"] * min(edge["matches"], MAX_VOTES) for edge in edges])  # [E]
-    explained = np.array([explained_part(edge) for edge in edges])  # [E]
+    weight = np.array([edge.votes for edge in edges])  # [E]
+    explained = np.array([edge.explained_part for edge in edges])  # [E]
     return float((weight * explained).sum() / max(weight.sum(), 1e-9))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection
 import numpy as np
 
 from proba.reconstruction import Reconstruction
+from proba.report.facts import PairFacts
 from proba.report.pictures import PairPicture, Thumbnail
 
 COLOURS = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f", "#92400e")
@@ -135,21 +136,21 @@ def loss_curves(hypotheses: list[dict]) -> str:
     return svg(content, label="loss of every hypothesis by iteration")
 
 
-def graph_matrix(names: list[str], edges: list[dict]) -> str:
+def graph_matrix(names: list[str], edges: list[PairFacts]) -> str:
     """Images against images: above the diagonal how much of a pair is explained, below how many matches it has."""
     index = {name: k for k, name in enumerate(names)}
     side, margin = 360.0, 22.0
     cell = (side - margin) / max(1, len(names))
-    most = max((edge["matches"] for edge in edges), default=1)
+    most = max((edge.matches for edge in edges), default=1)
     tips = len(names) <= MAX_LABELS
     content = f'<rect x="{margin}" y="{margin}" width="{side - margin}" height="{side - margin}" fill="#f1f5f9"/>'
     for edge in edges:
-        a, b = sorted((index[edge["i"]], index[edge["j"]]))
-        part = min(edge["explained"] / max(edge["explainable"], 1e-9), 1.0)
-        shade = np.sqrt(edge["matches"] / most)
+        a, b = sorted((index[edge.i], index[edge.j]))
+        part = edge.explained_part
+        shade = np.sqrt(edge.matches / most)
         tip = (
-            f"{edge['i']} - {edge['j']}: {edge['matches']} matches, {100 * part:.0f} % of the explainable ones "
-            f"explained, weight {edge['weight']:.2f}"
+            f"{edge.i} - {edge.j}: {edge.matches} matches, {100 * part:.0f} % of the explainable ones "
+            f"explained, weight {edge.weight:.2f}"
         )
         for column, row, colour in (
             (b, a, f"hsl({125 * part**2:.0f},65%,45%)"),
@@ -214,7 +215,7 @@ def pair_picture(picture: PairPicture) -> str:
         )
         content += f'<path d="{moves}" stroke="{colour}" stroke-width="1" stroke-opacity=".75" fill="none"/>'
     height = max(picture.left.height, picture.right.height)
-    return svg(content, offset + picture.right.width, height, f"matches of {picture.edge['i']} and {picture.edge['j']}")
+    return svg(content, offset + picture.right.width, height, f"matches of {picture.edge.i} and {picture.edge.j}")
 
 
 def _photo(photo: Thumbnail, x: int) -> str:

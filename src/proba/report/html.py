@@ -10,7 +10,7 @@ import numpy as np
 
 from proba.reconstruction import Reconstruction
 from proba.report import figures
-from proba.report.facts import explained_part
+from proba.report.facts import PairFacts
 from proba.report.pictures import PairPicture
 
 STYLE = """
@@ -166,7 +166,7 @@ def _images(report: dict, reconstructions: list[Reconstruction]) -> str:
             "largest number.",
         )
         + _figure(
-            figures.graph_matrix(names, report["edges"]),
+            figures.graph_matrix(names, _pair_facts(report)),
             "View graph, image against image. Above the diagonal: how much of what two views can explain agrees with "
             "the result, from green (all) to red (nothing). Below: number of matches, dark is many.",
         )
@@ -225,23 +225,23 @@ def _focals(report: dict) -> str:
 
 
 def _pairs(report: dict, pictures: list[PairPicture]) -> str:
-    worst = sorted(report["edges"], key=explained_part)[:12]
+    worst = sorted(_pair_facts(report), key=lambda edge: edge.explained_part)[:12]
     rows = [
         (
-            f"{edge['i']} and {edge['j']}",
-            edge["matches"],
-            edge["agreeing"],
-            f"{explained_part(edge):.0%}",
-            _number(edge["median_px"]),
-            f"{edge['weight']:.2f}",
+            f"{edge.i} and {edge.j}",
+            edge.matches,
+            edge.agreeing,
+            f"{edge.explained_part:.0%}",
+            _number(edge.median_px),
+            f"{edge.weight:.2f}",
         )
         for edge in worst
     ]
     shown = "".join(
         _figure(
             figures.pair_picture(picture),
-            f"{picture.edge['i']} and {picture.edge['j']}: {picture.edge['agreeing']} of {picture.edge['matches']} "
-            f"matches agree, median residual {_number(picture.edge['median_px'])} px",
+            f"{picture.edge.i} and {picture.edge.j}: {picture.edge.agreeing} of {picture.edge.matches} matches agree, "
+            f"median residual {_number(picture.edge.median_px)} px",
         )
         for picture in pictures
     )
@@ -251,6 +251,10 @@ def _pairs(report: dict, pictures: list[PairPicture]) -> str:
         "cross wildly are false matches; parallel red ones mean a wrong pose.</p>"
         f'<div class="figures wide">{shown}</div><details><summary>Numbers</summary>{_table(head, rows)}</details>'
     )
+
+
+def _pair_facts(report: dict) -> list[PairFacts]:
+    return [PairFacts(**edge) for edge in report["edges"]]
 
 
 def _run(report: dict) -> str:

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
-from proba.report.facts import AGREE_PX, explained_part, match_errors, pair_of, unit_px
+from proba.report.facts import AGREE_PX, PairFacts, match_errors, pair_of, unit_px
 
 MAX_PAIRS = 4
 SIDE_PX = 400
@@ -36,7 +36,7 @@ class Thumbnail:
 class PairPicture:
     """What is drawn of one pair."""
 
-    edge: dict
+    edge: PairFacts
     left: Thumbnail
     right: Thumbnail
     lines: np.ndarray  # [L, 4] x, y in the left and x, y in the right picture
@@ -44,18 +44,19 @@ class PairPicture:
 
 
 def worst_pairs(
-    matches: Matches, reconstructions: Sequence[Reconstruction], edges: list[dict], image_folder: Path | None
+    matches: Matches, reconstructions: Sequence[Reconstruction], edges: list[PairFacts], image_folder: Path | None
 ) -> list[PairPicture]:
     """The pairs whose matches the result explains worst. Without photos only frames and lines."""
-    ranked = sorted(
-        (edge for edge in edges if edge["explainable"] * edge["matches"] >= MIN_MATCHES), key=explained_part
-    )
+    telling = (edge for edge in edges if edge.explainable * edge.matches >= MIN_MATCHES)
+    ranked = sorted(telling, key=lambda edge: edge.explained_part)
     owner = {name: rec for rec in reconstructions for name in rec.image_names}
-    return [_picture(matches, owner[edge["i"]], edge, image_folder) for edge in ranked[:MAX_PAIRS]]
+    return [_picture(matches, owner[edge.i], edge, image_folder) for edge in ranked[:MAX_PAIRS]]
 
 
-def _picture(matches: Matches, reconstruction: Reconstruction, edge: dict, image_folder: Path | None) -> PairPicture:
-    names = edge["i"], edge["j"]
+def _picture(
+    matches: Matches, reconstruction: Reconstruction, edge: PairFacts, image_folder: Path | None
+) -> PairPicture:
+    names = edge.i, edge.j
     in_matches = {info.name: k for k, info in enumerate(matches.images)}
     pair = pair_of(matches, in_matches[names[0]], in_matches[names[1]])
     i, j = (reconstruction.index(name) for name in names)

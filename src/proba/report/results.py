@@ -14,9 +14,9 @@ from proba.errors import InputError
 from proba.io.atomic import atomic_write_text
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
-from proba.pipeline import Piece, SolveOptions, SolveResult
+from proba.pipeline import Hypothesis, Piece, SolveOptions, SolveResult
 from proba.report.checks import run_checks, verdict, worst_level
-from proba.report.facts import edge_facts, explained_share, image_facts
+from proba.report.facts import PairFacts, explained_share, image_facts, pair_facts
 from proba.report.html import html_report
 from proba.report.pictures import worst_pairs
 
@@ -47,7 +47,8 @@ def write_results(
     """
     save_reconstruction(result.reconstructions, folder)
     report = plain(report_dict(matches, result, options, image_folder=image_folder, matching=matching))
-    pictures = worst_pairs(matches, result.reconstructions, report["edges"], image_folder)
+    edges = [PairFacts(**edge) for edge in report["edges"]]
+    pictures = worst_pairs(matches, result.reconstructions, edges, image_folder)
     atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
     atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures))
     if not result.interrupted:
@@ -64,7 +65,7 @@ def report_dict(
 ) -> dict:
     """The content of report.json."""
     pieces = result.pieces
-    edges = [edge_facts(matches, piece.reconstruction) for piece in pieces]
+    edges = [pair_facts(matches, piece.reconstruction) for piece in pieces]
     images = [image_facts(piece.reconstruction) for piece in pieces]
     checks = run_checks(result, matches.images, images, edges)
     registered = sum(len(piece.reconstruction) for piece in pieces)
@@ -77,12 +78,12 @@ def report_dict(
         "components": [_component(index, piece, edges[index]) for index, piece in enumerate(pieces)],
         "unmatched": result.unmatched,
         "failed": result.failed,
-        "hypotheses": pieces[0].hypotheses,
+        "hypotheses": [asdict(hypothesis) for hypothesis in pieces[0].hypotheses],
         "choice": _choice(pieces[0].hypotheses),
         "focal_px": [focal for piece in pieces for focal in _focals(piece)],
         "matching": matching,
-        "per_image": [image for piece in images for image in piece],
-        "edges": [edge for piece in edges for edge in piece],
+        "per_image": [asdict(image) for piece in images for image in piece],
+        "edges": [asdict(edge) for piece in edges for edge in piece],
         "checks": [asdict(check) for check in checks],
         "warnings": [check.text for check in checks if check.level != "good"],
         "iterations": pieces[0].iterations,
@@ -94,7 +95,7 @@ def report_dict(
     }
 
 
-def _component(index: int, piece: Piece, edges: list[dict]) -> dict:
+def _component(index: int, piece: Piece, edges: list[PairFacts]) -> dict:
     rec = piece.reconstruction
     return {
         "folder": f"sparse/{index}",
@@ -106,7 +107,7 @@ def _component(index: int, piece: Piece, edges: list[dict]) -> dict:
         "noise_px": piece.noise_px,
         "rescued": piece.rescued,
         "unplaced": piece.unplaced,
-        "hypothesis": next((h["name"] for h in piece.hypotheses if h["chosen"]), None),
+        "hypothesis": next((h.name for h in piece.hypotheses if h.chosen), None),
         "pose_std": {
             name: {"rotation_deg": float(np.degrees(std[:3].max())), "centre": float(std[3:].max())}
             for name, std in zip(rec.image_names, rec.pose_std, strict=True)
@@ -134,16 +135,16 @@ def _focals(piece: Piece) -> list[dict]:
     return out
 
 
-def _choice(hypotheses: list[dict]) -> dict:
+def _choice(hypotheses: list[Hypothesis]) -> dict:
     """Which hypothesis won and by how much: shares of the explainable matches that the refined worlds explain."""
-    chosen = next(h for h in hypotheses if h["chosen"])
-    others = [h for h in hypotheses if h["explained_share"] is not None and not h["chosen"]]
-    second = max(others, key=lambda h: h["explained_share"], default=None)
+    chosen = next(h for h in hypotheses if h.chosen)
+    others = [(h.explained_share, h.name) for h in hypotheses if h.explained_share is not None and not h.chosen]
+    share, name = max(others, key=lambda other: other[0], default=(None, None))
     return {
-        "name": chosen["name"],
-        "explained_share": chosen["explained_share"],
-        "next": None if second is None else second["name"],
-        "margin": None if second is None else chosen["explained_share"] - second["explained_share"],
+        "name": chosen.name,
+        "explained_share": chosen.explained_share,
+        "next": name,
+        "margin": None if share is None or chosen.explained_share is None else chosen.explained_share - share,
     }
 
 

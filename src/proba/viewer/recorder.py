@@ -159,9 +159,9 @@ class _Tape:
         cold = dict(zip(first.names, still.tolist(), strict=True))
         keys = ("name", "loss", "chosen", "pruned_at", "epipolar_share")
         return [
-            {key: hypothesis[key] for key in keys} | {"cold": cold.get(hypothesis["name"], False)}
+            {key: getattr(hypothesis, key) for key in keys} | {"cold": cold.get(hypothesis.name, False)}
             for hypothesis in piece.hypotheses
-            if any(hypothesis["name"] in note.names for note in self.notes)
+            if any(hypothesis.name in note.names for note in self.notes)
         ]
 
     def _of_world(self, name: str, *, only_last: bool) -> list[_Note]:

@@ -130,12 +130,12 @@ class PieceScene:
     @cached_property
     def edges(self) -> np.ndarray:  # [E, 2] int
         index = {name: k for k, name in enumerate(self.rec.image_names)}
-        pairs = [(index[edge["i"]], index[edge["j"]]) for edge in self.rec.edges]
+        pairs = [(index[edge.i], index[edge.j]) for edge in self.rec.edges]
         return np.array(pairs, int).reshape(-1, 2)
 
     @cached_property
     def edge_weight(self) -> np.ndarray:  # [E]
-        return np.array([edge["weight"] for edge in self.rec.edges], np.float64)
+        return np.array([edge.weight for edge in self.rec.edges], np.float64)
 
     def observations(self, image: int) -> tuple[np.ndarray, np.ndarray]:
         """Where points were seen and where they project, [K, 2] each, original pixels."""
@@ -160,8 +160,8 @@ class PieceScene:
             facts.append(
                 EdgeFacts(
                     name=self.rec.image_names[other],
-                    weight=float(edge["weight"]),
-                    matches=int(edge["matches"]),
+                    weight=edge.weight,
+                    matches=edge.matches,
                     shared=len(errors),
                     error_px=float(np.median(errors)) if len(errors) else float("nan"),
                 )
