@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from proba.errors import InputError
-from proba.geometry.epipolar import two_view_depths
+from proba.geometry.camera import undistort
+from proba.geometry.epipolar import epipolar_lines, in_front
 from proba.io.atomic import atomic_write_text
-from proba.io.ground_truth import GroundTruth, load_ground_truth, undistort
+from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.io.matches_h5 import load_matches
 from proba.matches import ImageInfo, Matches, PairMatches
 from proba.matching import MatchOptions, match_folder
@@ -117,17 +118,13 @@ def epipolar_errors_px(pair: PairMatches, truth: GroundTruth, one: int, other: i
         turned = rays_i @ rotation.T  # one place: a point has no line to lie on but a place of its own
         distance = (turned[:, :2] / turned[:, 2:] - rays_j[:, :2]) * truth.intrinsics[other, :2]  # [M, 2]
         return np.hypot(*distance.T), turned[:, 2] > 0
-    x, y, z = shift
-    essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ rotation  # rays_j . E rays_i = 0
-    lines_j, lines_i = rays_i @ essential.T, rays_j @ essential  # [M, 3]
+    lines_i, lines_j = epipolar_lines(rays_i, rays_j, j_from_i)  # [M, 3]
     residual = np.abs((rays_j * lines_j).sum(axis=1))  # [M]
     distances = [
         residual / (np.hypot(*(lines[:, :2] / truth.intrinsics[k, :2]).T) + 1e-12)
         for lines, k in ((lines_i, one), (lines_j, other))
     ]
-    depth_i = two_view_depths(rays_i, rays_j, rotation, shift)  # [M]
-    depth_j = (rays_i * depth_i[:, None]) @ rotation[2] + shift[2]  # [M]
-    return (distances[0] + distances[1]) / 2, (depth_i > 0) & (depth_j > 0)
+    return (distances[0] + distances[1]) / 2, in_front(rays_i, rays_j, j_from_i)
 
 
 def grid_share(points: np.ndarray, image: ImageInfo) -> float:
@@ -140,7 +137,7 @@ def _rays(truth: GroundTruth, camera: int, points: np.ndarray) -> np.ndarray:  #
     fx, fy, cx, cy = truth.intrinsics[camera]
     plane = (points.astype(np.float64) - [cx, cy]) / [fx, fy]  # [M, 2]
     if truth.distortion is not None:
-        plane = undistort(plane, truth.distortion[camera])
+        plane = undistort(plane, *truth.distortion[camera])
     return np.column_stack([plane, np.ones(len(plane))])
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 N_PARAMS = {"SIMPLE_PINHOLE": 3, "PINHOLE": 4, "SIMPLE_RADIAL": 4, "RADIAL": 5}
 """Number of parameters of each supported model."""
+UNIT_SIDE_PX = 1024.0
+"""Bounds and deviations in pixels are meant for an image of this longest side, and grow with larger ones."""
 
 
 def focal_from_fov(fov_deg: float | np.ndarray, side_px: float | np.ndarray) -> np.ndarray:
@@ -27,9 +29,7 @@ def project(model: str, params: np.ndarray, points_cam: np.ndarray) -> np.ndarra
     focal, centre, k1, k2 = _unpack(model, params)
     points_cam = np.asarray(points_cam, np.float64)
     z = np.where(points_cam[..., 2:] > 0, points_cam[..., 2:], np.nan)  # [..., 1]
-    ray = points_cam[..., :2] / z  # [..., 2]
-    r2 = (ray * ray).sum(-1, keepdims=True)  # [..., 1]
-    return ray * (1 + r2 * (k1 + r2 * k2)) * focal + centre
+    return distort(points_cam[..., :2] / z, k1, k2) * focal + centre
 
 
 def unproject(model: str, params: np.ndarray, xy: np.ndarray) -> np.ndarray:
@@ -44,6 +44,35 @@ def unproject(model: str, params: np.ndarray, xy: np.ndarray) -> np.ndarray:
     radius = np.linalg.norm(distorted, axis=-1, keepdims=True)  # [..., 1]
     safe = np.where(radius > 0, radius, 1.0)
     return distorted * (undistort_radius(radius, k1, k2) / safe)
+
+
+def distort(ray: np.ndarray, k1: float | np.ndarray, k2: float | np.ndarray) -> np.ndarray:
+    """Rays x/z, y/z [..., 2] after radial distortion with coefficients that are numbers or [...]."""
+    r2 = (ray * ray).sum(-1)
+    return ray * (1 + r2 * (k1 + r2 * k2))[..., None]
+
+
+def undistort(
+    distorted: np.ndarray,
+    k1: float | np.ndarray,
+    k2: float | np.ndarray,
+    p1: float = 0.0,
+    p2: float = 0.0,
+    k3: float = 0.0,
+    *,
+    iterations: int = 20,
+) -> np.ndarray:
+    """Rays x/z, y/z [..., 2] of distorted ones, by the fixed-point iteration of OpenCV and with its coefficients.
+
+    For many cameras at once, and tangential distortion; `unproject` is exact where distortion is strong.
+    """
+    x, y = start_x, start_y = distorted[..., 0], distorted[..., 1]
+    for _ in range(iterations):
+        r2 = x * x + y * y
+        factor = np.clip(1 + r2 * (k1 + r2 * (k2 + r2 * k3)), 0.3, 3.0)
+        across, down = 2 * p1 * x * y + p2 * (r2 + 2 * x * x), p1 * (r2 + 2 * y * y) + 2 * p2 * x * y
+        x, y = (start_x - across) / factor, (start_y - down) / factor
+    return np.stack([x, y], axis=-1)
 
 
 def undistort_radius(distorted: np.ndarray, k1: float, k2: float, iterations: int = 60) -> np.ndarray:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from proba.errors import InputError
+from proba.geometry.camera import undistort
 from proba.io.atomic import atomic_write_text
 from proba.io.ply import read_ply, write_ply
 
@@ -126,24 +127,11 @@ def _lift_depth(truth: GroundTruth, n: int, path: Path, max_points: int) -> np.n
     fx, fy, cx, cy = truth.intrinsics[n]
     rays = (pixels - [cx, cy]) / [fx, fy]  # [P, 2]
     if truth.distortion is not None:
-        rays = undistort(rays, truth.distortion[n])
+        rays = undistort(rays, *truth.distortion[n])
     z = depth[rows, columns]
     in_camera = np.column_stack([rays * z[:, None], z])  # [P, 3]
     pose = truth.cam_from_world[n]
     return (in_camera - pose[:3, 3]) @ pose[:3, :3]
-
-
-def undistort(distorted: np.ndarray, coefficients: np.ndarray) -> np.ndarray:  # [P, 2]
-    """Invert OpenCV's k1 k2 p1 p2 k3 by fixed-point iteration, as OpenCV does."""
-    k1, k2, p1, p2, k3 = coefficients
-    x, y = distorted.T
-    for _ in range(20):
-        r2 = x * x + y * y
-        radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
-        dx = 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
-        dy = p1 * (r2 + 2 * y * y) + 2 * p2 * x * y
-        x, y = (distorted[:, 0] - dx) / radial, (distorted[:, 1] - dy) / radial
-    return np.stack([x, y], axis=1)
 
 
 def _load_folder(folder: Path) -> GroundTruth:

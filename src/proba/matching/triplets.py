@@ -15,9 +15,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.spatial import cKDTree
 
+from proba.geometry.camera import UNIT_SIDE_PX
 from proba.matches import ImageInfo, Matches
 from proba.matching.pairs import Pair
-from proba.matching.verify import REFERENCE_SIDE_PX
 
 TREES_HELD = 2000  # search trees in memory, some 60 kB each
 
@@ -121,7 +121,7 @@ def contradicted_pairs(found: list[Cycles], options: TripletOptions) -> dict[Pai
 
 def _scale(image: ImageInfo) -> float:
     """Bounds are meant for 1024 pixels and grow with larger images."""
-    return max(1.0, 2 * image.half_side_px / REFERENCE_SIDE_PX)
+    return max(1.0, 2 * image.half_side_px / UNIT_SIDE_PX)
 
 
 def _agreement(found: list[Cycles], min_cycles: int) -> dict[Pair, float]:

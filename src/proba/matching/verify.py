@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 import poselib
 
+from proba.geometry.camera import UNIT_SIDE_PX
+from proba.geometry.epipolar import sampson
 from proba.matches import ImageInfo, PairMatches
 
 SAMPLE = 7  # matches that determine a fundamental matrix
-REFERENCE_SIDE_PX = 1024
 HOMOGRAPHY_SAMPLES = 1000
 Kind = Literal["general", "planar", "none"]
 
@@ -85,10 +86,10 @@ def verify(pair: PairMatches, one: ImageInfo, other: ImageInfo, options: VerifyO
     best_first = np.argsort(-pair.scores, kind="stable")
     pair = PairMatches(*(column[best_first] for column in pair))
     side_px = max(one.half_side_px, other.half_side_px) * 2
-    epipolar_px = options.epipolar_px * max(1.0, side_px / REFERENCE_SIDE_PX)
+    epipolar_px = options.epipolar_px * max(1.0, side_px / UNIT_SIDE_PX)
     fundamental, inlier = _fundamental(pair, epipolar_px, options)  # [3, 3], [M]
     count = int(inlier.sum())
-    cell_px = options.cell_px * max(1.0, side_px / REFERENCE_SIDE_PX)
+    cell_px = options.cell_px * max(1.0, side_px / UNIT_SIDE_PX)
     chance = log10_chance(*_witnesses(pair, inlier, cell_px), _chance_of_one(other, epipolar_px))
     if count < options.min_inliers or count < options.min_share * total or chance > options.max_log10_chance:
         return refused
@@ -139,11 +140,8 @@ def _sampling(options: VerifyOptions, iterations: int) -> dict[str, float]:
 
 
 def _sampson_px(fundamental: np.ndarray, pair: PairMatches) -> np.ndarray:  # [M]
-    """Distance of matches from an epipolar geometry, to first order."""
     one, other = (np.column_stack([p, np.ones(len(p))]) for p in (pair.points_i, pair.points_j))  # [M, 3]
-    lines_j, lines_i = one @ fundamental.T, other @ fundamental  # [M, 3]
-    slope = np.sqrt((lines_j[:, :2] ** 2 + lines_i[:, :2] ** 2).sum(axis=1))
-    return np.abs((other * lines_j).sum(axis=1)) / slope
+    return sampson(other, other @ fundamental, one @ fundamental.T)
 
 
 def _fundamental(pair: PairMatches, epipolar_px: float, options: VerifyOptions) -> tuple[np.ndarray, np.ndarray]:

@@ -13,10 +13,11 @@ from typing import Literal
 
 import numpy as np
 
+from proba.geometry.camera import UNIT_SIDE_PX
 from proba.matches import ImageInfo
 from proba.pipeline import Piece, SolveResult
 from proba.reconstruction import NoteKind
-from proba.report.facts import UNIT_SIDE_PX, Cut, ImageFacts, PairFacts, cuts, explained_share
+from proba.report.facts import Cut, ImageFacts, PairFacts, cuts, explained_share
 
 Level = Literal["good", "check", "distrust"]
 LEVELS: tuple[Level, ...] = ("good", "check", "distrust")

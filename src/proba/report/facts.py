@@ -8,11 +8,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
+from proba.geometry.camera import UNIT_SIDE_PX
+from proba.geometry.epipolar import epipolar_lines, in_front, sampson
 from proba.matches import Matches, PairMatches
 from proba.reconstruction import Edge, Reconstruction
 
-UNIT_SIDE_PX = 1024.0
-"""Bounds on residuals hold for images of this longest side, as in the refinement."""
 MAX_VOTES = 300
 AGREE_PX = 3.0
 """A match agrees with the reconstruction within this epipolar distance, in pixels of an image of 1024 px."""
@@ -101,14 +101,9 @@ def match_errors(reconstruction: Reconstruction, i: int, j: int, pair: PairMatch
     meets behind a camera."""
     ray_i, ray_j = reconstruction.camera(i).rays(pair.points_i), reconstruction.camera(j).rays(pair.points_j)  # [M, 3]
     j_from_i = reconstruction.cam_from_world[j] @ np.linalg.inv(reconstruction.cam_from_world[i])
-    turned, shift = ray_i @ j_from_i[:3, :3].T, j_from_i[:3, 3]  # [M, 3], [3]
-    line_j = np.cross(shift, turned)  # [M, 3]
-    line_i = np.cross(ray_j, shift) @ j_from_i[:3, :3]  # [M, 3]
-    slope = np.sqrt((line_i[:, :2] ** 2).sum(1) + (line_j[:, :2] ** 2).sum(1) + 1e-30)  # [M]
+    distance = sampson(ray_j, *epipolar_lines(ray_i, ray_j, j_from_i))  # [M]
     focal_px = np.sqrt(reconstruction.camera(i).focal_px[0] * reconstruction.camera(j).focal_px[0])
-    normal, across = np.cross(ray_j, turned), np.cross(turned, shift)  # [M, 3]
-    front = ((normal * np.cross(ray_j, shift)).sum(1) < 0) & ((normal * across).sum(1) < 0)  # [M]
-    return np.where(front, focal_px * np.abs((ray_j * line_j).sum(1)) / slope, np.inf)
+    return np.where(in_front(ray_i, ray_j, j_from_i), focal_px * distance, np.inf)
 
 
 def pair_facts(matches: Matches, reconstruction: Reconstruction) -> list[PairFacts]:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import torch
 
 from proba.geometry import so3
+from proba.geometry.camera import UNIT_SIDE_PX
+from proba.geometry.epipolar import sampson
 from proba.objective import PackedMatches
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
@@ -65,17 +67,14 @@ class EpipolarScore:
         ray_j = _homogeneous(self.xy_j * tan[..., self.j, None, :])
         rotation, translation = pose[..., :3, :3], pose[..., :3, 3]
         essential = so3.hat(translation) @ rotation
-        line_j = ray_i @ essential.transpose(-1, -2)
-        line_i = ray_j @ essential
-        gradient = (line_j[..., :2] ** 2).sum(-1) + (line_i[..., :2] ** 2).sum(-1)
-        sampson = (ray_j * line_j).sum(-1).abs() / (gradient + 1e-20).sqrt()
-        focal = 512 / (tan[..., self.i, 0] * tan[..., self.j, 0]).sqrt()  # [..., E]
+        distance = sampson(ray_j, ray_j @ essential, ray_i @ essential.transpose(-1, -2))  # [..., E, K]
+        focal = UNIT_SIDE_PX / 2 / (tan[..., self.i, 0] * tan[..., self.j, 0]).sqrt()  # [..., E]
         turned = ray_i @ rotation.transpose(-1, -2)
         t = translation[..., None, :].expand_as(turned)
         normal = torch.linalg.cross(ray_j, turned)
         depth_i = -(normal * torch.linalg.cross(ray_j, t)).sum(-1)
         depth_j = -(torch.linalg.cross(turned, t) * normal).sum(-1)
-        return sampson * focal[..., None], (depth_i > 0) & (depth_j > 0)
+        return distance * focal[..., None], (depth_i > 0) & (depth_j > 0)
 
     def shares(self, j_from_i: torch.Tensor, tan: torch.Tensor) -> list[tuple[float, float]]:
         """Of each world: weighted share of supporting matches, and their median epipolar distance in 1024ths of the

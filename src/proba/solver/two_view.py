@@ -6,6 +6,7 @@ import numpy as np
 import poselib
 import torch
 
+from proba.geometry.camera import UNIT_SIDE_PX
 from proba.geometry.epipolar import two_view_depths
 from proba.solver.focal_ratios import log_ratios
 from proba.solver.problem import Problem
@@ -17,7 +18,7 @@ FOV_DEG_TRUSTED = (10.0, 120.0)
 MAX_POINTS = 500
 MAX_FOCAL_EDGES = 60
 RANSAC = {"max_iterations": 500, "min_iterations": 50, "seed": 0}
-BOUND = 2 / 512
+BOUND = 2 / (UNIT_SIDE_PX / 2)
 """Largest epipolar distance: two pixels of a 1024 px image. Coordinates are in units of half the longest side."""
 MIN_MATCHES, MIN_INLIERS = 20, 15
 """Of an edge that is asked for focal lengths."""
