@@ -10,6 +10,7 @@ import numpy as np
 
 from proba.dense import depth_at
 from proba.errors import InputError
+from proba.geometry.axes import camera_up, rotation_to_z
 from proba.geometry.sim3 import Sim3, umeyama_robust
 from proba.io.gps import read_gps, to_enu
 from proba.reconstruction import Reconstruction
@@ -52,13 +53,6 @@ def transformed(reconstruction: Reconstruction, new_from_old: Sim3) -> Reconstru
     )
 
 
-def camera_up(reconstruction: Reconstruction) -> np.ndarray:
-    """Mean direction [3] in the world that the cameras hold up (their -y)."""
-    up = -reconstruction.cam_from_world[:, 1, :3].mean(axis=0)
-    length = np.linalg.norm(up)
-    return up / length if length > 1e-6 else np.array([0.0, -1.0, 0.0])
-
-
 def align_up(reconstruction: Reconstruction, up: Up) -> Alignment:
     """Turn the world so that z is up, and move the origin to the middle of the cloud."""
     if up == "gravity":
@@ -69,7 +63,7 @@ def align_up(reconstruction: Reconstruction, up: Up) -> Alignment:
         direction = np.eye(3)["xyz".index(up[-1])] * (-1 if up[0] == "-" else 1)
         reason = f"up was {up}"
     cloud = reconstruction.points.xyz if len(reconstruction.points.xyz) else reconstruction.centres
-    rotation = _rotation_to_z(direction)
+    rotation = rotation_to_z(direction)
     return Alignment(similarity=Sim3(1.0, rotation, -rotation @ np.median(cloud, axis=0)), reason=reason)
 
 
@@ -79,7 +73,7 @@ def _gravity(reconstruction: Reconstruction) -> np.ndarray:
     Where the x axes do not span a plane (cameras that look the same way), or some photos are portrait, the mean of
     the cameras' up decides alone.
     """
-    mean = camera_up(reconstruction)
+    mean = camera_up(reconstruction.cam_from_world)
     x_axes = reconstruction.cam_from_world[:, 0, :3]  # [N, 3], in the world
     extent, axes = np.linalg.eigh(x_axes.T @ x_axes / len(x_axes))  # ascending
     level = axes[:, 0] * np.sign(axes[:, 0] @ mean or 1.0)
@@ -98,18 +92,8 @@ def _plane_normal(reconstruction: Reconstruction) -> np.ndarray:
         spread = near - near.mean(axis=0)
         extent, axes = np.linalg.eigh(spread.T @ spread)
         if extent[0] < 0.1 * extent[1]:
-            return axes[:, 0] * np.sign(axes[:, 0] @ camera_up(reconstruction) or 1.0)
+            return axes[:, 0] * np.sign(axes[:, 0] @ camera_up(reconstruction.cam_from_world) or 1.0)
     raise InputError("Neither cameras nor points lie in a plane. Take --up gravity.")
-
-
-def _rotation_to_z(direction: np.ndarray) -> np.ndarray:
-    """Rotation [3, 3] that brings a unit direction to z by the shortest way, or over the x axis if it is opposite."""
-    z = np.array([0.0, 0.0, 1.0])
-    axis, cosine = np.cross(direction, z), float(direction @ z)
-    if cosine < -1 + 1e-12:
-        return np.diag([1.0, -1.0, -1.0])
-    skew = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
-    return np.eye(3) + skew + skew @ skew / (1 + cosine)
 
 
 def scale_from_baseline(reconstruction: Reconstruction, first: str, second: str, length: float) -> Alignment:

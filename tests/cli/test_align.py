@@ -9,9 +9,10 @@ from failing import fails_in_one_line
 from PIL import ExifTags, Image
 from scipy.spatial.transform import Rotation
 
-from proba.align import align_up, camera_up, place_of, transformed
+from proba.align import align_up, place_of, transformed
 from proba.cli import main
 from proba.errors import InputError
+from proba.geometry.axes import camera_up
 from proba.geometry.sim3 import Sim3
 from proba.io.gps import to_enu
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
@@ -104,11 +105,11 @@ def test_align_in_place_keeps_pixels_and_says_what_it_did(result, capsys):
     assert capsys.readouterr().out.strip() == f"up from the cameras' horizons: wrote {result}"
     after = load_reconstruction(result)[0]
     np.testing.assert_allclose(pixels(after), before.points.obs_xy, atol=1e-3)
-    assert camera_up(after)[2] > 0.8
+    assert camera_up(after.cam_from_world)[2] > 0.8
     np.testing.assert_allclose(np.median(after.points.xyz, axis=0), 0, atol=0.5)
     assert sorted(path.name for path in result.iterdir()) == ["maps.npz", "points.ply", "report.json", "sparse"]
     main(["align", str(result), "--up", "-z"])  # and on its head again
-    assert camera_up(load_reconstruction(result)[0])[2] < -0.8
+    assert camera_up(load_reconstruction(result)[0].cam_from_world)[2] < -0.8
 
 
 def test_a_baseline_scales_everything(result, tmp_path, capsys):
@@ -123,7 +124,7 @@ def test_a_baseline_scales_everything(result, tmp_path, capsys):
     np.testing.assert_allclose(after.depth_sigma(2), scale * before.depth_sigma(2), rtol=1e-5)
     total = np.linalg.norm(after.pose_std[:, 3:], axis=1)
     np.testing.assert_allclose(total, scale * np.linalg.norm(before.pose_std[:, 3:], axis=1))
-    assert camera_up(after)[2] > 0.8 and f"scale x {scale:.6g}" in capsys.readouterr().out
+    assert camera_up(after.cam_from_world)[2] > 0.8 and f"scale x {scale:.6g}" in capsys.readouterr().out
     component = json.loads((tmp_path / "metric" / "report.json").read_text())["components"][0]
     assert component["pose_std"][one]["centre"] == pytest.approx(after.pose_std[0, 3:].max())
     new_from_old = np.array(component["alignments"][0]["new_from_old"])

@@ -5,8 +5,9 @@ import pytest
 from exact_reconstruction import exact_reconstruction
 from PIL import Image
 
-from proba.dense.cloud import CloudOptions, dense_cloud, estimate_normals, point_cloud
+from proba.dense.fusion import CloudOptions, dense_cloud
 from proba.errors import InputError
+from proba.point_cloud import estimate_normals, point_cloud
 
 
 def test_normals_of_a_plane_and_a_ball():

@@ -20,11 +20,11 @@ from proba.align import (
     scale_from_distance,
     transformed,
 )
-from proba.cli.export import photo_folder
 from proba.cli.options import OUT
 from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
 from proba.io.atomic import atomic_write_text
+from proba.io.photo_folder import photo_folder
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.reconstruction import Reconstruction
 from proba.report import prepare_output, redraw_scenes
@@ -70,7 +70,7 @@ def main(
         piece.apply(scale_from_distance(piece.reconstruction, *distance))
     for piece in pieces:
         if gps:
-            piece.apply(align_gps(piece.reconstruction, photo_folder(folder, images, piece.reconstruction)))
+            piece.apply(align_gps(piece.reconstruction, photo_folder(folder, piece.reconstruction.image_names, images)))
             piece.z_up = True
         elif up or not (baseline or distance):
             piece.apply(align_up(piece.reconstruction, up or "gravity"))

@@ -1,4 +1,4 @@
-"""Depth at every pixel. Clouds with normals, sparse and dense, are in `proba.dense.cloud`, which reads photos."""
+"""Depth at every pixel. Dense clouds are in `proba.dense.fusion`, which reads photos."""
 
 from proba.dense.maps import depth_at, fit_maps, maps_of, pixel_grid, sample_maps
 

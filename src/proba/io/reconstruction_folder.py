@@ -18,11 +18,11 @@ from typing import get_args
 
 import numpy as np
 
-from proba.dense.cloud import point_cloud
 from proba.errors import InputError
 from proba.io.atomic import atomic_path
 from proba.io.colmap import read_colmap, write_colmap
 from proba.io.ply import write_ply
+from proba.point_cloud import point_cloud
 from proba.reconstruction import Edge, Note, NoteKind, Reconstruction
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from proba.errors import InputError
+from proba.io.names import is_safe_name
 
 
 class Photos:
@@ -34,7 +33,7 @@ class Photos:
             return list(pool.map(lambda k: self(k, side_px), range(len(self.names))))
 
     def _read(self, name: str, side_px: int) -> np.ndarray | None:
-        if self.folder is None or ".." in PurePosixPath(name).parts or Path(name).is_absolute():
+        if self.folder is None or not is_safe_name(name):
             return None
         try:
             with Image.open(self.folder / name) as file:
@@ -44,20 +43,6 @@ class Photos:
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             return None
         return np.asarray(image)
-
-
-def find_photos(folder: Path, given: Path | None) -> Path | None:
-    """Where the photos of a result are: as told, as the report remembers, or in the result itself."""
-    if given is not None:
-        if not given.is_dir():
-            raise InputError(f"There is no folder {given}. Give --images the folder of the photos.")
-        return given
-    try:
-        remembered = json.loads((folder / "report.json").read_text(encoding="utf-8")).get("image_folder")
-    except (OSError, ValueError, AttributeError):
-        remembered = None
-    candidates = [Path(remembered)] if isinstance(remembered, str) else []
-    return next((path for path in [*candidates, folder / "images"] if path.is_dir()), None)
 
 
 def jpeg(rgb: np.ndarray, quality: int = 80) -> bytes:

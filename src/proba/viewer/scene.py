@@ -10,6 +10,7 @@ import numpy as np
 
 from proba.errors import InputError
 from proba.io.ground_truth import GroundTruth, load_ground_truth
+from proba.io.photo_folder import find_photo_folder
 from proba.io.ply import read_ply
 from proba.io.reconstruction_folder import load_reconstruction
 from proba.reconstruction import Reconstruction
@@ -17,7 +18,7 @@ from proba.viewer import palette
 from proba.viewer.chunks import Chunks, cut
 from proba.viewer.evolution import EVOLUTION_FILE, Evolution, load_evolutions
 from proba.viewer.framing import Framing, align_cameras, frame_scene
-from proba.viewer.photos import Photos, find_photos
+from proba.viewer.photos import Photos
 
 COLOURINGS = ("photo", "depth", "sigma", "image")
 MAX_POINTS = 1_000_000
@@ -250,7 +251,7 @@ def load_scene(
     truth = None if gt is None else load_ground_truth(gt)
     history = folder / EVOLUTION_FILE
     evolutions = {tuple(e.image_names): e for e in load_evolutions(history)} if history.is_file() else {}
-    photos = find_photos(folder, images)
+    photos = find_photo_folder(folder, [name for rec in recs for name in rec.image_names], images)
     pieces = [
         PieceScene(
             rec,

@@ -15,11 +15,11 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from proba.errors import InputError
+from proba.geometry.axes import OPENGL_FROM_OPENCV
 from proba.io.atomic import atomic_path, atomic_write_text
 from proba.io.ply import write_ply
 from proba.reconstruction import Camera, Reconstruction
 
-OPENGL_FROM_OPENCV = np.diag([1.0, -1.0, -1.0, 1.0])
 ORIENTATION = 0x0112  # EXIF tag; 1 means that the photo is stored as it is shown
 POINTS = "points.ply"
 

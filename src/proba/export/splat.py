@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial import cKDTree
 
-from proba.dense.cloud import Cloud
 from proba.io.ply import write_vertices
+from proba.point_cloud import Cloud
 
 SH_CONSTANT = 0.28209479177387814  # spherical harmonic of degree 0
 OPACITY = 0.9

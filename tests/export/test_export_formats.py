@@ -9,18 +9,18 @@ import trimesh
 from exact_reconstruction import exact_reconstruction
 from PIL import Image
 
-from proba.dense.cloud import Cloud, point_cloud
 from proba.errors import InputError
 from proba.evaluation import evaluate
+from proba.export.depth import write_depth
+from proba.export.glb import write_glb
+from proba.export.nerfstudio import write_nerfstudio
+from proba.export.splat import write_splat
+from proba.export.tum import write_tum
+from proba.export.undistorted import _warped, pinhole
 from proba.io.colmap import write_colmap
-from proba.io.depth import write_depth
-from proba.io.glb import write_glb
 from proba.io.ground_truth import load_ground_truth
-from proba.io.nerfstudio import write_nerfstudio
 from proba.io.ply import read_ply
-from proba.io.splat import write_splat
-from proba.io.tum import write_tum
-from proba.io.undistort import _warped, pinhole
+from proba.point_cloud import Cloud, point_cloud
 from proba.reconstruction import Camera
 
 MODEL_PARAMETERS = {0: ("SIMPLE_PINHOLE", 3), 1: ("PINHOLE", 4), 2: ("SIMPLE_RADIAL", 4), 3: ("RADIAL", 5)}

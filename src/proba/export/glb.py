@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from proba.align import camera_up
+from proba.geometry.axes import OPENGL_FROM_OPENCV, camera_up
 from proba.io.atomic import atomic_path
-from proba.io.nerfstudio import OPENGL_FROM_OPENCV
 from proba.reconstruction import Camera, Reconstruction
 
 FLOAT, UBYTE, USHORT = 5126, 5121, 5123
@@ -127,7 +126,7 @@ def _frustum_depth(reconstruction: Reconstruction) -> float:
 
 def _y_up(reconstruction: Reconstruction) -> np.ndarray:
     """Turn [4, 4] that brings the world axis nearest to the cameras' up to glTF's y."""
-    up = camera_up(reconstruction)
+    up = camera_up(reconstruction.cam_from_world)
     axis = int(np.argmax(np.abs(up)))
     rows = np.zeros((3, 3))
     rows[1, axis] = np.sign(up[axis])
