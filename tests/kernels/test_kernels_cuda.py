@@ -99,5 +99,5 @@ def test_a_missing_gpu_is_told():
 
     if cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(InputError, match="no NVIDIA GPU"):
+    with pytest.raises(InputError, match="No NVIDIA GPU"):
         kernels.evaluator("cuda")

@@ -13,6 +13,8 @@ from proba.io.names import is_safe_name
 def find_photo_folder(result: Path, names: Sequence[str], given: Path | None = None) -> Path | None:
     """The folder that holds at least one of the named photos: as given, as report.json remembers, or RESULT/images."""
     if given is not None:
+        if not given.is_dir():
+            raise InputError(f"There is no folder {given}. Give --images the folder of the photos.")
         if not _holds_any(given, names):
             raise InputError(f"{given} does not hold the photo {names[0]}. Give --images the folder of the photos.")
         return given

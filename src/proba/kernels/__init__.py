@@ -21,7 +21,7 @@ def evaluator(device: Device) -> Callable[..., EdgeEvaluation]:
     if device == "cpu":
         return partial(evaluate, workspace=Workspace())
     if find_spec("numba_cuda") is None:
-        raise InputError("--device cuda needs numba-cuda: `pip install 'proba-sfm[cuda]'`; or use --device cpu")
+        raise InputError("The device cuda needs numba-cuda: `pip install 'proba-sfm[cuda]'`. Or take the device cpu.")
     from proba.kernels.cuda import Evaluator
 
     return Evaluator()

@@ -232,7 +232,7 @@ class Evaluator:
 
     def __init__(self) -> None:
         if not cuda.is_available():
-            raise InputError("--device cuda: no NVIDIA GPU was found; update its driver, or use --device cpu")
+            raise InputError("No NVIDIA GPU was found for the device cuda. Update its driver, or take the device cpu.")
         self._kernels = {f.__name__: cuda.jit(f) for f in (_edge_sums, _scatter, _collect_maps)}
         self._packed: PackedMatches | None = None
         self._matches: tuple[Any, ...] = ()
