@@ -12,7 +12,7 @@ ROOT = Path(proba.__file__).parent
 
 LAYERS = (  # bottom to top; a module imports its own package and what lies below, never a neighbour of its layer
     ("_version", "errors"),
-    ("threads",),
+    ("jit", "threads"),
     ("geometry",),
     ("matches", "reconstruction"),
     ("graph", "objective", "point_cloud", "subpixel"),

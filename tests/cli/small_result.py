@@ -8,7 +8,7 @@ import numpy as np
 
 from proba.io.ground_truth import save_ground_truth
 from proba.io.reconstruction_folder import save_reconstruction
-from proba.reconstruction import Camera, Points, Reconstruction
+from proba.reconstruction import Camera, Edge, Points, Reconstruction
 from proba.synthetic import make_scene
 from proba.viewer.evolution import EVOLUTION_FILE, Evolution, save_evolutions
 
@@ -45,7 +45,10 @@ def write_small_result(folder: Path, *, history: bool = True) -> Path:
         cam_from_world=truth.cam_from_world,
         pose_std=np.full((N_IMAGES, 6), 0.01),
         points=points,
-        edges=[{"i": names[k], "j": names[k + 1], "matches": 10, "weight": 0.5} for k in range(N_IMAGES - 1)],
+        edges=[
+            Edge(i=names[k], j=names[k + 1], matches=10, weight=0.5, explainable=np.nan, explained=np.nan)
+            for k in range(N_IMAGES - 1)
+        ],
     )
     save_reconstruction([rec], folder)
     save_ground_truth(truth, folder / "gt.json")
