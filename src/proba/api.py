@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from proba.cameras import CameraOptions, Focal, Share
 from proba.io.colours import colour_points
 from proba.io.matches_h5 import load_matches
 from proba.io.video import FRAMES, photos_of
@@ -15,18 +16,14 @@ from proba.matches import Matches
 from proba.matching import MatchOptions, PairOptions, match_folder
 from proba.matching.folder import Observer as MatchObserver
 from proba.pipeline import Observer, SolveOptions, SolveResult, Together, solve_matches
-from proba.refine import RefineOptions
 from proba.report import prepare_output, write_results
 from proba.report.matching import matching_facts
-from proba.solver import SolverOptions
+from proba.solver import Hypotheses, SolverOptions
 from proba.threads import set_threads
 from proba.viewer.evolution import EVOLUTION_FILE, save_evolutions
 from proba.viewer.recorder import Recorder
 
 Pairs = Literal["auto", "exhaustive", "shortlist", "sequential"]
-Hypotheses = Literal["portfolio", "cold"]
-Share = Literal["camera", "folder", "all", "none"]
-Focal = Literal["free", "init", "fixed"]
 
 
 def reconstruct(
@@ -159,8 +156,9 @@ def solve_options(
     """The settings of all stages from the few that most people need. Refuses a device that is not there."""
     evaluator(device)
     return SolveOptions(
-        solver=SolverOptions(hypotheses=hypotheses, share=share, focal=focal, seed=seed, device=device),
-        refine=RefineOptions(focal=focal, share=share, seed=seed),
+        seed=seed,
+        cameras=CameraOptions(share=share, focal=focal),
+        solver=SolverOptions(hypotheses=hypotheses, device=device),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from proba.cameras import CameraOptions, check_known_focals, make_setup
 from proba.errors import GeometryError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.io.images import load_grey
@@ -25,6 +26,10 @@ from proba.solver import Progress, Solver, SolverOptions, solve_graph
 class SolveOptions:
     """Settings of all stages after matching."""
 
+    seed: int = 0
+    """Seed of everything random. Same seed and threads: same result, bit for bit."""
+    cameras: CameraOptions = field(default_factory=CameraOptions)
+    """What is known or assumed of the cameras."""
     graph: GraphOptions = field(default_factory=GraphOptions)
     solver: SolverOptions = field(default_factory=SolverOptions)
     refine: RefineOptions = field(default_factory=RefineOptions)
@@ -141,6 +146,7 @@ def solve_matches(
     refined on their pixels.
     """
     options = options or SolveOptions()
+    check_known_focals(matches.images, options.cameras)
     watch = Together(observer)
     begin = time.perf_counter()
     graphs, isolated = build_view_graphs(matches, options.graph)
@@ -187,13 +193,18 @@ def _solve_piece(
     resume: bool,
 ) -> tuple[Piece, bool]:
     begin, solving = time.perf_counter(), 0.0
+    cameras = make_setup([matches.images[k] for k in graph.images], options.cameras)
     solvers: list[Solver] = []
 
     def solve(solver_options: SolverOptions, file: Path | None) -> list[Solution]:
         nonlocal solving
         start = time.perf_counter()
         callback = watch.iteration if watch.observers else None
-        solvers.append(solve_graph(matches, graph, solver_options, callback=callback, checkpoint=file, resume=resume))
+        solver = solve_graph(
+            matches, graph, solver_options,
+            cameras=cameras, seed=options.seed, callback=callback, checkpoint=file, resume=resume,
+        )  # fmt: skip
+        solvers.append(solver)
         solving += time.perf_counter() - start
         watch.stage("refining")
         return solvers[-1].solutions()
@@ -207,7 +218,9 @@ def _solve_piece(
     solutions = solve(options.solver, checkpoint)
     more = None if solvers[0].interrupted or options.longer <= 1 else solve_again
     photos = None if images is None else lambda name: load_grey(images / name, MAX_SIDE_PX)
-    result = refine(matches, solutions, options.refine, progress=watch.stage, more=more, photos=photos)
+    known = options.cameras
+    refining = replace(options.refine, focal=known.focal, share=known.share, seed=options.seed)
+    result = refine(matches, solutions, refining, progress=watch.stage, more=more, photos=photos)
     piece = Piece(
         reconstruction=result.reconstruction,
         hypotheses=_hypotheses(solvers[result.chosen.attempt], result),

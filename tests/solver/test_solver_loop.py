@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from proba.cameras import CameraOptions, CameraSetup, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import GraphOptions, build_view_graphs
+from proba.matches import Matches
 from proba.solver import Solver, SolverOptions, make_problem, solve_graph
 from proba.synthetic import make_scene, scene_matches
 
@@ -74,10 +77,8 @@ def test_scale_stays_fixed(small):
 
 
 def test_same_seed_same_bits_and_other_seed_other_bits(small):
-    from dataclasses import replace
-
     assert same(run(small), run(small))
-    assert not same(run(small), run(small, replace(QUICK, seed=1)))
+    assert not same(run(small), run(small, seed=1))
 
 
 @pytest.mark.parametrize("stop", [50, 100])
@@ -100,12 +101,12 @@ def test_resume_continues_bit_for_bit(small, tmp_path, stop):
 
 
 def test_checkpoint_of_other_settings_is_refused(small, tmp_path):
-    from dataclasses import replace
-
     path = tmp_path / "checkpoint.npz"
     run(small, checkpoint=path)
     with pytest.raises(InputError, match="other matches or settings"):
-        run(small, replace(QUICK, seed=5), checkpoint=path, resume=True)
+        run(small, checkpoint=path, resume=True, seed=5)
+    with pytest.raises(InputError, match="other matches or settings"):
+        run(small, checkpoint=path, resume=True, cameras=setup_of(*small, share="none"))
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="damaged"):
         run(small, checkpoint=path, resume=True)
@@ -185,16 +186,12 @@ def test_interrupt_leaves_usable_solutions(small):
     ],
 )
 def test_variants_run_and_reduce_the_loss(small, change):
-    from dataclasses import replace
-
     solver = run(small, replace(QUICK, iterations=100, **change))
     losses = [loss for _, loss in solver.history[solver.worlds.names[0]]]
     assert losses[-1] < losses[0]
 
 
 def test_anisotropic_gaussians_run_on_the_reference(small):
-    from dataclasses import replace
-
     from proba.objective import ObjectiveOptions
 
     options = replace(QUICK, iterations=10, objective=ObjectiveOptions(gaussians="anisotropic"), backend="reference")
@@ -202,12 +199,58 @@ def test_anisotropic_gaussians_run_on_the_reference(small):
     assert all(np.isfinite(s.log_depth).all() for s in solver.solutions())
 
 
-def test_known_focals_are_held_or_used_as_start(small):
+@pytest.fixture(scope="module")
+def told():
+    """Five images whose focal length is known, and their view graph."""
     scene = make_scene("object", n_images=5, seed=0, fov_deg=55.0)
     matches = scene_matches(scene, grid=16, min_matches=10, known_focal=True)
     graph = build_view_graphs(matches, GraphOptions(min_matches=10))[0][0]
-    true = scene.intrinsics[0, 0]
-    held = solve_graph(matches, graph, SolverOptions(iterations=60, focal="fixed", two_view_world=False)).solutions()[0]
+    return matches, graph, scene.intrinsics[0, 0]
+
+
+def setup_of(matches, graph, **options) -> CameraSetup:
+    return make_setup([matches.images[k] for k in graph.images], CameraOptions(**options))
+
+
+def test_known_focals_are_held_or_used_as_start(told):
+    matches, graph, true = told
+    options = SolverOptions(iterations=60, two_view_world=False)
+    held = solve_graph(matches, graph, options, cameras=setup_of(matches, graph, focal="fixed")).solutions()[0]
     np.testing.assert_allclose(held.focal_px, true, rtol=1e-6)
-    start = Solver(make_problem(matches, graph, o := SolverOptions(focal="init")), o)
+    problem = make_problem(matches, graph, SolverOptions(), cameras=setup_of(matches, graph, focal="init"))
+    start = Solver(problem, SolverOptions())
+    assert start.worlds.names == ["fov45", "fov45-mirror", "two-view"]
     np.testing.assert_allclose(start.worlds.log_tan.exp(), 320 / true, rtol=1e-6)
+
+
+def test_known_focals_hold_where_others_are_not_known(told):
+    matches, graph, true = told
+    images = [replace(info, focal_px=None) if k > 1 else info for k, info in enumerate(matches.images)]
+    mixed = Matches(images, matches.pairs)
+    cameras = setup_of(mixed, graph, focal="fixed", share="none")
+    known = np.array([images[k].focal_px is not None for k in graph.images])
+    solver = Solver(make_problem(mixed, graph, QUICK, cameras=cameras), QUICK)
+    np.testing.assert_array_equal(cameras.held, known)
+    start = solver.worlds.log_tan[..., 0].exp()  # [B, N]
+    assert solver.worlds.names == ["fov40", "fov40-mirror", "fov60", "fov60-mirror"]
+    np.testing.assert_allclose(start[:, known], 320 / true, rtol=1e-6)
+    np.testing.assert_allclose(start[:2, ~known], np.tan(np.radians(20)), rtol=1e-6)
+    solver.run()
+    focal_px = solver.solutions()[0].focal_px[:, 0]
+    np.testing.assert_allclose(focal_px[known], true, rtol=1e-6)
+    assert (np.abs(focal_px[~known] / focal_px[~known][0] - 1) > 1e-6).any(), "the others are free"
+
+
+def test_a_prior_pulls_known_focals_only(told):
+    matches, graph, true = told
+    images = [replace(info, focal_px=2 * true if k == 0 else None) for k, info in enumerate(matches.images)]
+    mixed = Matches(images, matches.pairs)
+    first = list(graph.images).index(0)
+
+    def focals(**options) -> np.ndarray:
+        cameras = setup_of(mixed, graph, focal="init", share="none", **options)
+        return solve_graph(mixed, graph, QUICK, cameras=cameras).solutions()[0].focal_px[:, 0]
+
+    strong, weak = focals(focal_prior_sigma=1e-4), focals(focal_prior_sigma=1e4)
+    assert abs(strong[first] / (2 * true) - 1) < 0.002 < abs(weak[first] / (2 * true) - 1)
+    assert np.isfinite(strong).all() and np.isfinite(weak).all()

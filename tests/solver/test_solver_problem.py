@@ -6,7 +6,6 @@ from proba.graph import GraphOptions, build_view_graphs
 from proba.matches import ImageInfo, Matches
 from proba.solver import SolverOptions, make_problem
 from proba.solver.options import value_at
-from proba.solver.problem import group_cameras
 
 
 def three_images(**sizes) -> Matches:
@@ -56,39 +55,6 @@ def test_max_matches_bounds_an_edge():
     matches = three_images()
     graph = build_view_graphs(matches, GraphOptions(min_matches=1))[0][0]
     assert make_problem(matches, graph, SolverOptions(max_matches=7)).matches.count.tolist() == [7, 7, 7]
-
-
-def test_sharing_of_intrinsics():
-    matches = three_images()
-    graph = build_view_graphs(matches, GraphOptions(min_matches=1))[0][0]
-    by_name = {matches.images[k].name: n for n, k in enumerate(graph.images)}
-
-    def groups(share):
-        index = group_cameras(matches, graph, share).tolist()
-        return [index[by_name[name]] for name in ("a/0.jpg", "a/1.jpg", "b/2.jpg")]
-
-    assert len(set(groups("camera"))) == 3
-    assert len(set(groups("none"))) == 3
-    a, b, c = groups("folder")
-    assert a == b != c
-    a, b, c = groups("all")
-    assert a == b != c, "images of different size cannot share a camera"
-
-
-def test_equal_sizes_mean_nothing_in_a_collection():
-    def cameras(*sizes, key=""):
-        infos = [ImageInfo(name=f"{k}", width=w, height=h, camera_key=key) for k, (w, h) in enumerate(sizes)]
-        matches = Matches(infos)
-        for j in range(1, len(infos)):
-            matches.add(0, j, np.zeros((50, 2)), np.zeros((50, 2)))
-        graph = build_view_graphs(matches, GraphOptions(min_matches=1))[0][0]
-        return int(group_cameras(matches, graph, "camera").max()) + 1
-
-    mixed = (64, 48), (64, 48), (64, 47), (64, 46)
-    assert cameras(*mixed) == 4
-    assert cameras(*mixed, key="exif") == 3
-    assert cameras((64, 48), (64, 48), (64, 48), (64, 46)) == 2
-    assert cameras((64, 48), (64, 48), (48, 64)) == 2, "a photo on end is no sign of another camera"
 
 
 def test_schedule_steps():

@@ -9,7 +9,6 @@ from pathlib import Path
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.pipeline import SolveOptions, solve_matches
-from proba.solver import SolverOptions
 from proba.synthetic import make_scene, scene_matches
 
 HEADER = f"{'scene':<9} seed outl  fov |  imgs reg | RRA@1   @5 | RTA@1   @5 | AUC@1 | focal err (std) % |    s"
@@ -20,7 +19,7 @@ def run_one(scene: str, seed: int, outliers: float) -> dict:
     world = make_scene(scene, seed=seed)
     matches = scene_matches(world, noise_px=1.0, outliers=outliers, seed=seed)
     begin = time.perf_counter()
-    result = solve_matches(matches, SolveOptions(solver=SolverOptions(seed=seed)))
+    result = solve_matches(matches, SolveOptions(seed=seed))
     seconds = time.perf_counter() - begin
     metrics = evaluate(result.reconstructions, world.ground_truth())
     best = result.pieces[0]

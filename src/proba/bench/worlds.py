@@ -86,11 +86,11 @@ def judge_worlds(
     if None in place:
         raise GeometryError("the ground truth does not know all images of the set; name them alike, or leave them out")
     known = np.array(place, np.int64)  # [N], index in the truth
-    solver = solve_graph(matches, graph, replace(options.solver, keep=()))
+    solver = solve_graph(matches, graph, replace(options.solver, keep=()), seed=seed)
     worlds = []
     for solution in solver.solutions():
         try:
-            result = refine(matches, [solution], options.refine)
+            result = refine(matches, [solution], replace(options.refine, seed=seed))
             scores, share = evaluate([result.reconstruction], truth, cloud=False), result.chosen.share
         except GeometryError:
             scores, share = {}, None

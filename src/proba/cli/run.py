@@ -8,7 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from proba.api import Focal, Hypotheses, Pairs, Share
+from proba.api import Pairs
+from proba.cameras import Focal, Share
 from proba.cli.live import linger, live_viewer
 from proba.cli.match import MatchRequest, PairChoice, describe, match_with_progress
 from proba.cli.options import OUT
@@ -16,6 +17,7 @@ from proba.cli.solve import solve_options, solve_to_folder
 from proba.io.video import FRAMES, photos_of
 from proba.kernels import Device
 from proba.report import prepare_output
+from proba.solver import Hypotheses
 from proba.threads import set_threads
 
 

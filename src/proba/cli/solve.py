@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from proba import api
-from proba.api import Focal, Hypotheses, Share, solve_options
+from proba.api import solve_options
+from proba.cameras import Focal, Share
 from proba.cli.live import linger, live_viewer, watch
 from proba.cli.options import OUT
 from proba.cli.progress import ProgressBar
 from proba.kernels import Device
 from proba.pipeline import SolveOptions, Together
 from proba.report import folder_summary
+from proba.solver import Hypotheses
 
 if TYPE_CHECKING:
     from proba.viewer.server import Viewer

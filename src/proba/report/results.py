@@ -90,7 +90,7 @@ def report_dict(
         "interrupted": result.interrupted,
         "seconds": {stage: round(value, 3) for stage, value in result.seconds.items()},
         "peak_rss_mb": round(result.peak_rss_mb, 1),
-        "seed": options.solver.seed,
+        "seed": options.seed,
         "settings": asdict(options),
     }
 

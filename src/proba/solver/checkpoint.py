@@ -22,9 +22,11 @@ from proba.solver.worlds import Worlds
 def fingerprint(problem: Problem, options: SolverOptions) -> str:
     """Hash of the matches and settings that a checkpoint belongs to."""
     settings = {name: value for name, value in asdict(options).items() if name != "checkpoint_seconds"}
+    settings |= {"seed": problem.seed, "focal_sigma": problem.cameras.focal_sigma}
     digest = hashlib.sha256(f"{__version__} {json.dumps(settings, sort_keys=True)}".encode())
     packed = problem.matches
-    for tensor in (packed.edges, packed.count, packed.x_i, packed.y_i, packed.x_j, packed.y_j):
+    constant = (packed.edges, packed.count, packed.x_i, packed.y_i, packed.x_j, packed.y_j)
+    for tensor in (*constant, problem.camera_of_image, problem.known_log_tan):
         digest.update(np.ascontiguousarray(tensor.numpy()).tobytes())
     return digest.hexdigest()
 

@@ -18,15 +18,15 @@ MAX_LOG_RATIO = 0.7
 ITERATIONS, MAX_STEP, DIFFERENCE = 20, 0.3, 1e-6
 
 
-def log_ratios(
-    matrices: np.ndarray, weight: np.ndarray, camera: np.ndarray, n_cameras: int, log_focal: float
+def log_focals(
+    matrices: np.ndarray, weight: np.ndarray, camera: np.ndarray, start: np.ndarray, known: np.ndarray
 ) -> np.ndarray:  # [C]
-    """Log focal lengths of the cameras relative to their median, by reweighted Gauss-Newton steps.
+    """Log focal lengths of the cameras, by reweighted Gauss-Newton steps.
 
     Of fundamental matrices j_from_i [E, 3, 3] of centred coordinates, their weights [E], the cameras [E, 2] of i and
-    j, and a rough log focal length of all.
+    j, and rough log focal lengths `start` [C]; those of `known` cameras [C] bool are exact and stay.
     """
-    values = np.full(n_cameras, log_focal)
+    values = start.copy()
     for _ in range(ITERATIONS):
         at_i, at_j = values[camera].T  # [E] each
         residual = _essential_residual(matrices, at_i, at_j)  # [E, 9]
@@ -34,12 +34,18 @@ def log_ratios(
         slope_j = (_essential_residual(matrices, at_i, at_j + DIFFERENCE) - residual) / DIFFERENCE
         trust = weight / (SIGMA**2 + (residual**2).sum(axis=1))  # [E]
         slopes = np.stack([slope_i, slope_j], axis=1)  # [E, 2, 9]
-        gradient = (values - log_focal) / PRIOR_SIGMA**2
-        system = np.eye(n_cameras) / PRIOR_SIGMA**2
+        slopes[known[camera]] = 0.0
+        gradient = (values - start) / PRIOR_SIGMA**2
+        system = np.eye(len(start)) / PRIOR_SIGMA**2
         np.add.at(gradient, camera, np.einsum("e,eak,ek->ea", trust, slopes, residual))
         pairs = camera[:, :, None], camera[:, None, :]
         np.add.at(system, pairs, np.einsum("e,eak,ebk->eab", trust, slopes, slopes))
         values -= np.clip(np.linalg.solve(system, gradient), -MAX_STEP, MAX_STEP)
+    return values
+
+
+def bounded_ratios(values: np.ndarray) -> np.ndarray:  # [C]
+    """Log focal lengths [C] relative to their median, none far from it."""
     return np.clip(values - np.median(values), -MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 

@@ -12,7 +12,7 @@ from proba.geometry.epipolar import sampson
 from proba.objective import PackedMatches
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
-from proba.solver.two_view import common_log_tan, relative_log_tan, two_view_start
+from proba.solver.two_view import estimate_log_tan, two_view_start
 from proba.solver.worlds import World
 
 COLD_FOV_DEG = 45.0
@@ -25,17 +25,18 @@ MAX_SAMPLES = 400_000
 def portfolio(problem: Problem, options: SolverOptions) -> list[World]:
     """The start of every world; a mirror world follows its primary."""
     fovs = (COLD_FOV_DEG,) if options.hypotheses == "cold" else options.start_fov_deg
-    if problem.known_log_tan is not None:
+    if problem.cameras.known.all():
         fovs = (COLD_FOV_DEG,)  # the known focals replace it
-    common = common_log_tan(problem) if options.hypotheses == "portfolio" and options.two_view_world else None
-    relative = None if common is None else relative_log_tan(problem, common)  # [C]
+    two_view = options.hypotheses == "portfolio" and options.two_view_world
+    estimate = estimate_log_tan(problem) if two_view else None
+    relative = None if estimate is None else estimate[1]  # [C]
     worlds: list[World] = []
     for fov in fovs:
         worlds.append(World(name=f"fov{fov:g}", fov_deg=fov, relative_log_tan=relative))
         if options.mirror != "off":
             worlds.append(replace(worlds[-1], name=f"fov{fov:g}-mirror", mirror_of=len(worlds) - 1))
-    if common is not None and relative is not None:
-        worlds.append(two_view_start(problem, common, relative))
+    if estimate is not None:
+        worlds.append(two_view_start(problem, *estimate))
     return worlds
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from proba import kernels, objective
+from proba.cameras import CameraSetup
 from proba.errors import GeometryError
 from proba.geometry import se3, so3
 from proba.graph import ViewGraph
@@ -111,7 +112,7 @@ class Solver:
 
     def _gradients(self, j_from_i: torch.Tensor, weight: torch.Tensor, share: float) -> EdgeEvaluation:
         packed, worlds = self.problem.matches, self.worlds
-        rng = np.random.default_rng([self.options.seed, 2, self.iteration])
+        rng = np.random.default_rng([self.problem.seed, 2, self.iteration])
         start = torch.from_numpy((rng.random(len(packed.count)) * packed.count.numpy()).astype(np.int64))
         return self.evaluate(
             packed,
@@ -192,7 +193,7 @@ class Solver:
 
     def _step_focals(self, result: EdgeEvaluation, share: float) -> None:
         rate = self._rate(self.focal_steps, share)
-        if rate == 0 or (self.options.focal == "fixed" and self.problem.known_log_tan is not None):
+        if rate == 0 or self.problem.cameras.held.all():
             return
         worlds, problem = self.worlds, self.problem
         per_image = result.grad_log_tan.double()
@@ -200,13 +201,14 @@ class Solver:
         grad.index_add_(1, problem.camera_of_image, per_image)
         if self.options.square_pixels:
             grad = grad.sum(-1, keepdim=True)
-        if problem.known_log_tan is not None:
+        cameras = problem.cameras
+        if cameras.known.any() and cameras.focal_sigma > 0:
             # The world loss is a mean over matches, so one prior counts as one match.
-            pull = (worlds.log_tan - problem.known_log_tan[None, :, None]) / self.options.focal_prior_sigma**2
-            grad = grad + pull / max(1, int(problem.matches.count.sum()))
+            pull = (worlds.log_tan - problem.known_log_tan[None, :, None]) / cameras.focal_sigma**2
+            grad = grad + pull.nan_to_num(0.0) / max(1, int(problem.matches.count.sum()))
         sizes = self.options.step_sizes
-        worlds.log_tan = worlds.log_tan - rate * worlds.focal_moments.direction(grad, sizes.beta1, sizes.beta2)
-        worlds.clamp_focals()
+        step = rate * worlds.focal_moments.direction(grad, sizes.beta1, sizes.beta2)  # [B, C, 1 or 2]
+        worlds.move_focals(step, torch.from_numpy(cameras.held))
 
     def _step_maps(self, result: EdgeEvaluation, share: float) -> None:
         worlds, sizes = self.worlds, self.options.step_sizes
@@ -367,9 +369,14 @@ def solve_graph(
     callback: Callback | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
+    cameras: CameraSetup | None = None,
+    seed: int = 0,
 ) -> Solver:
-    """Solve one connected view graph from a cold start; the solver's `solutions()` are the surviving worlds."""
-    problem = make_problem(matches, graph, options)
+    """Solve one connected view graph from a cold start; the solver's `solutions()` are the surviving worlds.
+
+    `cameras`: those of `make_setup` by default.
+    """
+    problem = make_problem(matches, graph, options, cameras=cameras, seed=seed)
     solver = Solver(problem, options)
     if resume and checkpoint and checkpoint.exists():
         solver.resume(checkpoint)

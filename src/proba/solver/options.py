@@ -8,6 +8,7 @@ from typing import Literal
 from proba.kernels import Device
 from proba.objective import ObjectiveOptions
 
+Hypotheses = Literal["portfolio", "cold"]
 Steps = tuple[tuple[float, float], ...]
 """A piecewise constant schedule: (share of the iterations, value from there on)."""
 
@@ -42,7 +43,7 @@ class SolverOptions:
 
     iterations: int = 1200
     """Iterations of the whole run; every schedule is a share of it. The paper uses 30000 without the refinement."""
-    hypotheses: Literal["portfolio", "cold"] = "portfolio"
+    hypotheses: Hypotheses = "portfolio"
     """portfolio: start fields of view x mirror, and a world seeded from two-view geometry, pruned on the way. cold: the
     paper's strict regime, 45 degrees and its mirror world."""
     start_fov_deg: tuple[float, ...] = (17.0, 25.0, 36.0, 50.0, 66.0, 85.0)
@@ -83,12 +84,6 @@ class SolverOptions:
     """Bound on the share of rejected matches: beyond it the margin widens."""
     roll: bool = True
     """Start images that are turned against the others by their quarter turns instead of identity."""
-    share: Literal["camera", "folder", "all", "none"] = "camera"
-    """Which images share intrinsics: those of one camera (equal size and EXIF camera), of one folder, all, or none."""
-    focal: Literal["free", "init", "fixed"] = "free"
-    """Known focal lengths: ignored, used as start and weak prior, or held."""
-    focal_prior_sigma: float = 0.1
-    """Standard deviation of the prior on log-focal under `init`."""
     square_pixels: bool = True
     """One focal a camera instead of two."""
     objective: ObjectiveOptions = field(default_factory=ObjectiveOptions)
@@ -97,8 +92,6 @@ class SolverOptions:
     """fused: closed-form kernel. reference: torch autograd, slow; needed for anisotropic Gaussians."""
     device: Device = "cpu"
     """Where the fused kernel runs."""
-    seed: int = 0
-    """Seed of everything random."""
     checkpoint_seconds: float = 10.0
     """Time between checkpoints."""
 

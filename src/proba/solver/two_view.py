@@ -8,7 +8,7 @@ import torch
 
 from proba.geometry.camera import UNIT_SIDE_PX
 from proba.geometry.epipolar import two_view_depths
-from proba.solver.focal_ratios import log_ratios
+from proba.solver.focal_ratios import bounded_ratios, log_focals
 from proba.solver.problem import Problem
 from proba.solver.worlds import World
 from proba.threads import in_parallel
@@ -54,10 +54,40 @@ def _rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
     return (first, second) if a < b else (second, first)
 
 
-def common_log_tan(problem: Problem) -> float | None:
+def estimate_log_tan(problem: Problem) -> tuple[float, np.ndarray] | None:
+    """Of all cameras whose focal length is not known together, and of each camera against that, [C].
+
+    None where no edge tells.
+    """
+    known, known_log_tan = problem.cameras.known, problem.known_log_tan.numpy()  # [C] each
+    if known.all():
+        common = float(known_log_tan.mean())
+        return common, known_log_tan - common
+    rough = float(np.median(known_log_tan[known])) if known.any() else _common_log_tan(problem)
+    if rough is None:
+        return None
+    log_focal = _log_focals(problem, -np.where(known, known_log_tan, rough))  # [C]
+    # Edges between unknown cameras say little about what these have in common; those to known cameras say it.
+    common = -float(np.median(log_focal[~known])) if known.any() else rough
+    relative = known_log_tan - common
+    relative[~known] = -bounded_ratios(log_focal[~known])
+    return common, relative
+
+
+def _log_focals(problem: Problem, start: np.ndarray) -> np.ndarray:  # [C]
+    """Log focal lengths in half longest sides, moved from `start` [C] to where the fundamental matrices agree."""
+    edges = problem.graph.edges.tolist() if problem.n_cameras > 1 else []
+    found = in_parallel(lambda edge: _fundamental_matrix(*_rays(problem, *edge)), edges)
+    usable = [(edge, *one) for edge, one in zip(edges, found, strict=True) if one is not None]
+    if not usable:
+        return start
+    pairs, matrices, weight = zip(*usable, strict=True)
+    camera = problem.camera_of_image.numpy()[np.array(pairs)]  # [E, 2]
+    return log_focals(np.stack(matrices), np.array(weight), camera, start, problem.cameras.known)
+
+
+def _common_log_tan(problem: Problem) -> float | None:
     """Weighted median of six-point focals over the strongest edges: one for all cameras. None where no edge tells."""
-    if problem.known_log_tan is not None:
-        return float(problem.known_log_tan.mean())
     graph = problem.graph
     strongest = np.argsort(-graph.similarity, kind="stable")[:MAX_FOCAL_EDGES]
     rays = [_rays(problem, *map(int, graph.edges[e])) for e in strongest]
@@ -68,20 +98,6 @@ def common_log_tan(problem: Problem) -> float | None:
     order = np.argsort(values)
     cumulative = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(cumulative, cumulative[-1] / 2)])
-
-
-def relative_log_tan(problem: Problem, common: float) -> np.ndarray:  # [C]
-    """Of each camera against all together."""
-    if problem.known_log_tan is not None:
-        return problem.known_log_tan.numpy() - common
-    edges = problem.graph.edges.tolist() if problem.n_cameras > 1 else []
-    found = in_parallel(lambda edge: _fundamental_matrix(*_rays(problem, *edge)), edges)
-    usable = [(edge, *one) for edge, one in zip(edges, found, strict=True) if one is not None]
-    if not usable:
-        return np.zeros(problem.n_cameras)
-    pairs, matrices, weight = zip(*usable, strict=True)
-    camera = problem.camera_of_image.numpy()[np.array(pairs)]  # [E, 2]
-    return -log_ratios(np.stack(matrices), np.array(weight), camera, problem.n_cameras, -common)
 
 
 def _fundamental_matrix(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float] | None:

@@ -25,7 +25,7 @@ class World:
 
     name: str
     fov_deg: float
-    """Start field of view along the longest side; ignored where focals are known."""
+    """Start field of view along the longest side, of cameras whose focal length is not known."""
     relative_log_tan: np.ndarray | None = None  # [C]
     """Log tangents of the cameras' half fields of view against that one; None: all alike."""
     mirror_of: int | None = None
@@ -112,8 +112,10 @@ class Worlds:
         self.parent_from_child[..., :3, 3] *= factor
         self.twist[..., :3] *= factor
 
-    def clamp_focals(self) -> None:
-        self.log_tan.clamp_(*LOG_TAN_RANGE)
+    def move_focals(self, step: torch.Tensor, held: torch.Tensor) -> None:
+        """Against `step` [B, C, 1 or 2], within believable bounds; not those of the cameras `held` [C] bool."""
+        moved = (self.log_tan - step).clamp(*LOG_TAN_RANGE)
+        self.log_tan = torch.where(held[:, None], self.log_tan, moved)
 
 
 _TENSORS = (
@@ -138,8 +140,7 @@ def start_worlds(problem: Problem, starts: list[World], options: SolverOptions) 
     alike = np.zeros(problem.n_cameras)
     relative = np.stack([alike if s.relative_log_tan is None else s.relative_log_tan for s in starts])  # [B, C]
     log_tan = log_tan.double()[:, None] + torch.from_numpy(relative)  # [B, C]
-    if problem.known_log_tan is not None:
-        log_tan = problem.known_log_tan[None].expand(n_worlds, -1)
+    log_tan = torch.where(problem.known_log_tan.isnan(), log_tan, problem.known_log_tan)
     log_tan = log_tan[..., None].repeat(1, 1, 1 if options.square_pixels else 2)
     channels = 2 if options.objective.gaussians == "isotropic" else 8
     maps = torch.zeros(n_worlds, n_images, 2, 2, channels)

@@ -1,0 +1,111 @@
+"""What is known or assumed of the cameras before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+import numpy as np
+
+from proba.errors import InputError
+from proba.matches import ImageInfo
+
+Share = Literal["camera", "folder", "all", "none"]
+Focal = Literal["free", "init", "fixed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CameraOptions:
+    """Which images have one camera, and what its focal length may be."""
+
+    share: Share = "camera"
+    """Which images share intrinsics: those of one camera (equal size and EXIF camera), of one folder, all, or none."""
+    focal: Focal = "free"
+    """Known focal lengths: ignored, used as start and prior, or held. Cameras whose focal length is not known are free
+    in any case."""
+    focal_prior_sigma: float = 0.1
+    """Standard deviation of a known focal length under `init`, as a share of it: EXIF rounds to a millimetre."""
+
+    def __post_init__(self) -> None:
+        if not self.focal_prior_sigma > 0:
+            raise ValueError(f"focal_prior_sigma must be positive, got {self.focal_prior_sigma}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CameraSetup:
+    """The cameras of one connected piece: N images, C cameras."""
+
+    camera_of_image: np.ndarray  # [N] int64
+    known_focal_px: np.ndarray  # [C] float64, original pixels; NaN: not known, or to be ignored
+    focal_sigma: float
+    """Standard deviation of the known focal lengths, as a share of them; 0: they are held."""
+    by_size_alone: np.ndarray  # [N] bool
+    """Images that share a camera with others only because they have one size."""
+
+    @property
+    def n_cameras(self) -> int:
+        return len(self.known_focal_px)
+
+    @property
+    def known(self) -> np.ndarray:  # [C] bool
+        """Cameras whose focal length is known beforehand."""
+        return np.isfinite(self.known_focal_px)
+
+    @property
+    def held(self) -> np.ndarray:  # [C] bool
+        """Cameras whose focal length does not change."""
+        return self.known & (self.focal_sigma == 0)
+
+
+def make_setup(images: Sequence[ImageInfo], options: CameraOptions | None = None) -> CameraSetup:
+    """The cameras of these images, in their order."""
+    options = options or CameraOptions()
+    camera_of_image = _group(images, options)
+    n_cameras = int(camera_of_image.max()) + 1
+    log_focal, count = np.zeros(n_cameras), np.zeros(n_cameras)
+    if options.focal != "free":
+        told = np.array([image.focal_px is not None for image in images])  # [N]
+        np.add.at(log_focal, camera_of_image[told], np.log([image.focal_px for image in images if image.focal_px]))
+        np.add.at(count, camera_of_image[told], 1)
+    with np.errstate(invalid="ignore"):
+        known_focal_px = np.exp(log_focal / count)  # 0 / 0 is NaN: not known
+    nameless = np.array([not image.camera_key for image in images])
+    return CameraSetup(
+        camera_of_image=camera_of_image,
+        known_focal_px=known_focal_px,
+        focal_sigma=0.0 if options.focal == "fixed" else options.focal_prior_sigma,
+        by_size_alone=nameless & (options.share == "camera"),
+    )
+
+
+def _group(images: Sequence[ImageInfo], options: CameraOptions) -> np.ndarray:
+    """Index of the camera of each image, [N] int64; images of different size never share.
+
+    Nor do images without EXIF where most have sizes of their own: in a collection, equal sizes are chance (two photos
+    of imc_reichstag, whose focal lengths differ by 1.4, are 1024 x 681 px).
+    """
+    kinds = {(image.camera_key, *sorted((image.width, image.height))) for image in images}
+    collection = len(kinds) > len(images) / 2
+    keys: dict[tuple, int] = {}
+    index = []
+    for n, image in enumerate(images):
+        told_px = None if options.focal == "free" else image.focal_px
+        by = {
+            "camera": image.camera_key or (n if collection else told_px),
+            "folder": str(PurePosixPath(image.name).parent),
+            "all": "",
+            "none": n,
+        }[options.share]
+        index.append(keys.setdefault((image.width, image.height, by), len(keys)))
+    return np.array(index, np.int64)
+
+
+def check_known_focals(images: Sequence[ImageInfo], options: CameraOptions) -> None:
+    """Refuse to hold or to start from focal lengths where none is known."""
+    if options.focal != "free" and not any(image.focal_px for image in images):
+        raise InputError(
+            f"--focal {options.focal} needs a known focal length, but neither EXIF nor the matches file tells one of "
+            "any image; leave it out, and the focal lengths are estimated"
+        )
