@@ -15,7 +15,7 @@ LAYERS = (  # bottom to top; a module imports its own package and what lies belo
     ("jit", "threads"),
     ("geometry",),
     ("matches", "reconstruction"),
-    ("graph", "objective", "point_cloud", "subpixel"),
+    ("cameras", "graph", "objective", "point_cloud", "subpixel"),
     ("kernels", "solution"),
     ("io",),
     ("dense", "matching", "solver", "synthetic"),

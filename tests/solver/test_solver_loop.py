@@ -13,6 +13,7 @@ import torch
 
 from proba.cameras import CameraOptions, CameraSetup, make_setup
 from proba.errors import GeometryError, InputError
+from proba.geometry import se3
 from proba.graph import GraphOptions, build_view_graphs
 from proba.matches import Matches
 from proba.solver import Solver, SolverOptions, make_problem, solve_graph
@@ -254,3 +255,21 @@ def test_a_prior_pulls_known_focals_only(told):
     strong, weak = focals(focal_prior_sigma=1e-4), focals(focal_prior_sigma=1e4)
     assert abs(strong[first] / (2 * true) - 1) < 0.002 < abs(weak[first] / (2 * true) - 1)
     assert np.isfinite(strong).all() and np.isfinite(weak).all()
+
+
+def test_twist_coordinates_begin_at_the_start_of_each_world(small):
+    options = replace(QUICK, two_view_world=True, pose_steps="twist", roll=False)
+    solver = Solver(make_problem(*small, options), options)
+    seeded = solver.worlds.names.index("two-view")
+    before = solver.worlds.parent_from_child.clone()
+    centres = before[seeded, :, :3, 3].norm(dim=1)  # [N]
+    assert centres.max() > 0.1, "the seeded world has moved cameras"
+    for _ in range(3):
+        solver.step()
+    after = solver.worlds.parent_from_child
+    # Only the scale may have changed much: the solver sets it after every step.
+    scale = after[seeded, :, :3, 3].norm() / before[seeded, :, :3, 3].norm()
+    before[seeded, :, :3, 3] *= scale
+    assert (after - before)[seeded].abs().max() < 0.1
+    torch.testing.assert_close(after[0], solver.worlds.start[0] @ se3.exp(solver.worlds.twist[0]))
+    torch.testing.assert_close(after[seeded], solver.worlds.start[seeded] @ se3.exp(solver.worlds.twist[seeded]))

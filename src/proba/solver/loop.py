@@ -160,8 +160,7 @@ class Solver:
             jacobian = se3.right_jacobian(worlds.twist)
             grad = (jacobian.transpose(-1, -2) @ grad[..., None])[..., 0]
             worlds.twist -= rate * worlds.pose_moments.direction(grad, *betas)
-            start = se3.from_rotation_translation(self.problem.start_rotation, torch.zeros_like(worlds.twist[0, :, :3]))
-            worlds.parent_from_child = start @ se3.exp(worlds.twist)
+            worlds.parent_from_child = worlds.start @ se3.exp(worlds.twist)
         if options.mirror == "copy" and share < options.mirror_until:
             self._copy_mirrors()
 

@@ -40,6 +40,7 @@ class Worlds:
     names: list[str]
     mirror_of: list[int | None]
     parent_from_child: torch.Tensor  # [B, N, 4, 4] float64
+    start: torch.Tensor  # [B, N, 4, 4] float64, parent_from_child at twist 0, only used with twist coordinates
     twist: torch.Tensor  # [B, N, 6] float64, only used with twist coordinates
     log_tan: torch.Tensor  # [B, C, 1 or 2] float64
     maps: torch.Tensor  # [B, N, L+1, L+1, channels] float32, padded, see docs/conventions.md
@@ -110,6 +111,7 @@ class Worlds:
         """Shrink all translations by exp(log_factor), [B], after the maps were shifted by it."""
         factor = torch.exp(-log_factor)[:, None, None]
         self.parent_from_child[..., :3, 3] *= factor
+        self.start[..., :3, 3] *= factor
         self.twist[..., :3] *= factor
 
     def move_focals(self, step: torch.Tensor, held: torch.Tensor) -> None:
@@ -120,6 +122,7 @@ class Worlds:
 
 _TENSORS = (
     "parent_from_child",
+    "start",
     "twist",
     "log_tan",
     "maps",
@@ -154,6 +157,7 @@ def start_worlds(problem: Problem, starts: list[World], options: SolverOptions) 
         names=[s.name for s in starts],
         mirror_of=[s.mirror_of for s in starts],
         parent_from_child=poses,
+        start=poses.clone(),
         twist=torch.zeros(n_worlds, n_images, 6, dtype=torch.float64),
         log_tan=log_tan,
         maps=maps,
