@@ -12,7 +12,7 @@ ROOT = Path(proba.__file__).parent
 
 LAYERS = (  # bottom to top; a module imports its own package and what lies below, never a neighbour of its layer
     ("_version", "errors"),
-    ("jit", "threads"),
+    ("jit", "memory", "threads"),
     ("geometry",),
     ("matches", "reconstruction"),
     ("cameras", "graph", "objective", "point_cloud", "subpixel"),

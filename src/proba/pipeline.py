@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +13,7 @@ from proba.errors import GeometryError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.io.images import load_grey
 from proba.matches import Matches
+from proba.memory import peak_rss_mb
 from proba.reconstruction import Reconstruction
 from proba.refine import RefineOptions, RefineResult, refine
 from proba.refine.photometric import MAX_SIDE_PX
@@ -249,9 +248,3 @@ def _hypotheses(solver: Solver, result: RefineResult) -> list[Hypothesis]:
         )
         for name, curve in solver.history.items()
     ]
-
-
-def peak_rss_mb() -> float:
-    """Largest resident memory of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1024 if sys.platform != "darwin" else peak / 1024**2

@@ -24,7 +24,8 @@ from proba.evaluation.poses import match_names
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.matches import Matches, PairMatches
-from proba.pipeline import peak_rss_mb, solve_matches
+from proba.memory import peak_rss_mb
+from proba.pipeline import solve_matches
 from proba.threads import set_threads
 
 PERFECT_PX = 2.0

@@ -19,7 +19,7 @@ NEIGHBOURS = 20
 def measure(n_images: int) -> dict:
     """A corridor of `n_images` views with 20 neighbours each; 200 iterations of the whole portfolio."""
     from proba.graph import GraphOptions, build_view_graphs
-    from proba.pipeline import peak_rss_mb
+    from proba.memory import peak_rss_mb
     from proba.solver import SolverOptions, make_problem
     from proba.solver.loop import Solver
     from proba.synthetic import make_scene, scene_matches

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -32,6 +31,8 @@ COMMANDS = {
     "bench": "bench",
 }
 """Module of each command. Only the one that is asked for is loaded: some take seconds."""
+BROKEN_PIPE = 128 + 13
+"""Exit code of a process that SIGPIPE ended; Windows has no such signal to ask for its number."""
 DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from photos or pairwise
 matches, with unknown cameras and no initial poses. Begin with `proba run PHOTOS --out result`, or try `proba demo`."""
 
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(2)
     except BrokenPipeError:  # whoever read the output, `head` for one, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python still wants to write at its end
-        sys.exit(128 + signal.SIGPIPE)
+        sys.exit(BROKEN_PIPE)
     except OSError as error:
         print(f"proba: {error.filename or 'input/output'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)

@@ -43,11 +43,14 @@ def atomic_write_text(path: str | Path, text: str) -> None:
 
 
 def _flush_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        return  # Windows opens no folders; the rename itself is still atomic
     try:
         os.fsync(handle)
     except OSError:
-        pass  # some file systems refuse fsync on folders; the rename itself is still atomic
+        pass  # nor do some file systems flush them
     finally:
         os.close(handle)
 
