@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup matchers demo test lint bench bench-kernel screenshots clean
+.PHONY: setup matchers demo test lint docs bench bench-kernel screenshots clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,10 @@ test: setup
 
 lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+# The Python reference, from the docstrings.
+docs: setup
+	$(BIN)/python docs/make_api.py
 
 bench: setup
 	$(BIN)/python -m pytest -m slow
