@@ -15,8 +15,8 @@ from proba.io.images import load_grey
 from proba.matches import Matches
 from proba.memory import peak_rss_mb
 from proba.reconstruction import Reconstruction
-from proba.refine import RefineOptions, RefineResult, refine
-from proba.refine.photometric import MAX_SIDE_PX
+from proba.refine import Refinement, RefineOptions, RefineResult
+from proba.refine.pixels import Photos
 from proba.solution import Solution
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
 
@@ -195,12 +195,13 @@ def _solve_piece(
     cameras = make_setup([matches.images[k] for k in graph.images], options.cameras)
     solvers: list[Solver] = []
 
-    def solve(solver_options: SolverOptions, file: Path | None) -> list[Solution]:
+    def solve(iterations: int, file: Path | None) -> list[Solution]:
         nonlocal solving
         start = time.perf_counter()
         callback = watch.iteration if watch.observers else None
+        settings = replace(options.solver, iterations=iterations)
         solver = solve_graph(
-            matches, graph, solver_options,
+            matches, graph, settings,
             cameras=cameras, seed=options.seed, callback=callback, checkpoint=file, resume=resume,
         )  # fmt: skip
         solvers.append(solver)
@@ -208,18 +209,17 @@ def _solve_piece(
         watch.stage("refining")
         return solvers[-1].solutions()
 
-    def solve_again() -> list[Solution]:
+    solutions = solve(options.solver.iterations, checkpoint)
+    known = options.cameras
+    settings = replace(options.refine, focal=known.focal, share=known.share, seed=options.seed)
+    refinement = Refinement(matches, graph, settings, watch.stage)
+    choice = refinement.polish(solutions)
+    if not choice.settled and options.longer > 1 and not solvers[0].interrupted:
         iterations = options.longer * options.solver.iterations
         watch.stage(f"no two worlds agree, solving again with {iterations} iterations")
         file = checkpoint.with_stem(f"{checkpoint.stem}-again") if checkpoint else None
-        return solve(replace(options.solver, iterations=iterations), file)
-
-    solutions = solve(options.solver, checkpoint)
-    more = None if solvers[0].interrupted or options.longer <= 1 else solve_again
-    photos = None if images is None else lambda name: load_grey(images / name, MAX_SIDE_PX)
-    known = options.cameras
-    refining = replace(options.refine, focal=known.focal, share=known.share, seed=options.seed)
-    result = refine(matches, solutions, refining, progress=watch.stage, more=more, photos=photos)
+        choice = refinement.polish(solve(iterations, file), choice)
+    result = refinement.finish(choice, _photos(images, options.refine.pixels.max_side_px))
     piece = Piece(
         reconstruction=result.reconstruction,
         hypotheses=_hypotheses(solvers[result.chosen.attempt], result),
@@ -231,6 +231,11 @@ def _solve_piece(
         seconds={"solve": solving, "refine": time.perf_counter() - begin - solving},
     )
     return piece, solvers[-1].interrupted
+
+
+def _photos(folder: Path | None, max_side_px: int) -> Photos | None:
+    """Reads photos of a folder by their names."""
+    return None if folder is None else lambda name: load_grey(folder / name, max_side_px)
 
 
 def _hypotheses(solver: Solver, result: RefineResult) -> list[Hypothesis]:

@@ -9,7 +9,7 @@ from proba.errors import GeometryError
 from proba.evaluation import evaluate
 from proba.matches import ImageInfo, Matches
 from proba.pipeline import SolveOptions, solve_matches
-from proba.refine import RefineOptions
+from proba.refine import RefineOptions, WorldOptions
 from proba.solver import SolverOptions
 from proba.synthetic import make_scene, scene_matches
 
@@ -50,7 +50,7 @@ class Watch:
 @pytest.mark.parametrize(("longer", "expected"), [(2, {100, 200}), (1, {100})])
 def test_the_solver_starts_again_for_longer_where_no_world_is_sure(longer, expected):
     matches = scene_matches(make_scene("object", n_images=4, seed=0), grid=24, seed=0)
-    never_sure = RefineOptions(good_share=1.1, max_worlds=1)
+    never_sure = RefineOptions(worlds=WorldOptions(good_share=1.1, most=1))
     options = SolveOptions(solver=SolverOptions(iterations=100), refine=never_sure, longer=longer)
     watch = Watch()
     result = solve_matches(matches, options, observer=watch)

@@ -52,7 +52,7 @@ def perturbed_solution(
 def exact_bundle(scene: Scene, matches: Matches) -> Bundle:
     """The exact cameras of a scene, with points at the depths of the maps."""
     exact = perturbed_solution(scene, matches, rotation_deg=0, position=0, focal_factor=1, depth_noise=0)
-    tracks = unit_tracks(build_tracks(matches, exact.graph), unit_px(matches, exact))
+    tracks = unit_tracks(build_tracks(matches, exact.graph), unit_px(matches, exact.graph))
     return points_from_depth_maps(bundle_from_solution(matches, exact, tracks), exact.log_depth)
 
 

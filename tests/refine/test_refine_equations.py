@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from proba.refine import UncertaintyOptions
 from proba.refine.bundle import K1, K2, Bundle
 from proba.refine.normal_equations import Equations, derivatives
 from proba.refine.triangulate import refine_points, triangulate
@@ -19,6 +20,7 @@ from proba.refine.uncertainty import (
 )
 
 LOSS_PX = 2.0
+NOISE_PX = LOSS_PX / 2
 FOCAL_ONLY = np.array([[True, False, False, False, False, False]])
 
 
@@ -63,7 +65,7 @@ class Dense:
     """The same equations, of all parameters at once."""
 
     def __init__(self, bundle: Bundle, free: np.ndarray, damping: float):
-        equations = Equations(bundle, bundle.alive, free, LOSS_PX)
+        equations = Equations(bundle, bundle.alive, free, LOSS_PX, NOISE_PX)
         owner = np.searchsorted(equations.points, bundle.tracks.track_of_observation[equations.used])  # [U]
         residual, by_camera, by_point, weight = linearise(bundle, equations.used)
         n, self.n_cameras = len(equations.points), equations.n_columns
@@ -120,7 +122,7 @@ def test_derivatives_match_finite_differences(bundle: Bundle) -> None:
 @pytest.mark.parametrize("damping", [0.0, 0.1])
 def test_eliminating_the_points_changes_nothing(small: Bundle, damping: float) -> None:
     free = np.array([[True, False, True, True, True, True], [True, False, False, False, True, False]])
-    equations, dense = Equations(small, small.alive, free, LOSS_PX), Dense(small, free, damping)
+    equations, dense = Equations(small, small.alive, free, LOSS_PX, NOISE_PX), Dense(small, free, damping)
     group = np.arange(len(equations.points)) % 3
     reduced = equations.reduced(small, damping, group)
     cameras, mixed, points = dense.blocks()
@@ -158,7 +160,7 @@ def test_points_inherit_the_deviations_of_their_cameras(small: Bundle) -> None:
 
 
 def deviations(bundle: Bundle) -> CameraUncertainty:
-    return camera_uncertainty(bundle, FOCAL_ONLY, 2.0)
+    return camera_uncertainty(bundle, FOCAL_ONLY, 2.0, 1.0, UncertaintyOptions())
 
 
 def test_uncertainty_is_finite_positive_and_falls_with_more_data(bundle: Bundle) -> None:
@@ -184,7 +186,7 @@ def test_errors_that_neighbours_share_widen_the_deviation(bundle: Bundle) -> Non
 
     def focal_std(xy: np.ndarray) -> float:
         moved = refine_points(replace(placed, tracks=replace(tracks, xy=xy)), 2.0)
-        return float(camera_uncertainty(moved, free, 2.0).intrinsics_std[0, 0])
+        return float(camera_uncertainty(moved, free, 2.0, 1.0, UncertaintyOptions()).intrinsics_std[0, 0])
 
     assert focal_std(tracks.xy + shift) > 1.5 * focal_std(tracks.xy + mixed)
 
@@ -214,6 +216,6 @@ def test_unseen_images_get_a_large_finite_deviation(bundle: Bundle) -> None:
 
 def test_gauge_directions_change_no_residual(bundle: Bundle) -> None:
     placed = triangulate(bundle, 4.0)
-    reduced = Equations(placed, placed.alive, FOCAL_ONLY, 2.0).reduced(placed)
+    reduced = Equations(placed, placed.alive, FOCAL_ONLY, 2.0, 1.0).reduced(placed)
     gauge = _gauge_directions(placed, reduced.diagonal > 0)  # [D, 7]
     assert np.abs(reduced.system @ gauge).max() < 1e-6 * np.abs(reduced.system).max()

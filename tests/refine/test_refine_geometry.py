@@ -8,8 +8,9 @@ import numpy as np
 from perturbed_world import perturbed_solution, relative_errors_deg
 
 from proba.matches import Matches
-from proba.refine.adjust import ANNEALED, Freedom, adjust
-from proba.refine.agreement import PairAgreement
+from proba.refine import RefineOptions, RescueOptions
+from proba.refine.adjust import Freedom, adjust
+from proba.refine.agreement import PairAgreement, explained
 from proba.refine.bundle import (
     FX,
     FY,
@@ -21,7 +22,9 @@ from proba.refine.bundle import (
     unit_px,
     unit_tracks,
 )
-from proba.refine.rescue import explained, grow, place_by_points, rescue
+from proba.refine.growing import grow
+from proba.refine.placement import place_by_points
+from proba.refine.rescue import rescue
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import (
     believable,
@@ -33,6 +36,9 @@ from proba.refine.triangulate import (
     triangulate,
 )
 from proba.solution import Solution
+
+OPTIONS = RefineOptions()
+TWICE = RefineOptions(rescue=RescueOptions(rounds=2))
 
 
 def test_undistortion_inverts_distortion() -> None:
@@ -87,10 +93,10 @@ def test_two_view_points_at_odd_depths_take_no_part(bundle: Bundle) -> None:
     wrong = two[::2]
     xyz = placed.xyz.copy()
     xyz[wrong] = placed.centres.mean(axis=0) + 4.0 * (xyz[wrong] - placed.centres.mean(axis=0))
-    kept = believable(replace(placed, xyz=xyz)).alive_per_track() == 2
+    kept = believable(replace(placed, xyz=xyz), OPTIONS.adjust).alive_per_track() == 2
     assert kept[wrong].mean() < 0.1
     assert kept[two[1::2]].mean() > 0.85
-    assert (believable(placed).alive_per_track() >= 3).sum() == (placed.alive_per_track() >= 3).sum()
+    assert (believable(placed, OPTIONS.adjust).alive_per_track() >= 3).sum() == (placed.alive_per_track() >= 3).sum()
 
 
 def test_an_image_that_only_two_view_points_hold_keeps_them(bundle: Bundle) -> None:
@@ -105,14 +111,14 @@ def test_an_image_that_only_two_view_points_hold_keeps_them(bundle: Bundle) -> N
         xyz[track] = placed.centres[0] + 4.0 * (xyz[track] - placed.centres[0])  # how far, nobody else knows
     alone = replace(placed, xyz=xyz, alive=placed.alive & seen)
     assert alone.alive[mine].sum() > 50
-    assert believable(alone).alive[mine].sum() == alone.alive[mine].sum()
+    assert believable(alone, OPTIONS.adjust).alive[mine].sum() == alone.alive[mine].sum()
 
 
 def test_a_lost_world_is_grown_anew(room, room_matches) -> None:
     """Nothing of the start is right: no pose, no focal length, no point."""
     lost = perturbed_solution(room, room_matches, rotation_deg=90, position=2.0, focal_factor=1.7, depth_noise=1.0)
     start, pairs = _start(lost, room_matches)
-    grown = grow(start, pairs, Freedom(), good=0.75)
+    grown = grow(start, pairs, Freedom(), OPTIONS, good=0.75)
     assert explained(start, pairs) < 0.3
     assert explained(grown, pairs) > 0.9
     rotation, translation = relative_errors_deg(grown.cam_from_world, room.cam_from_world[lost.graph.images])
@@ -123,38 +129,41 @@ def test_a_lost_world_is_grown_anew(room, room_matches) -> None:
 def test_an_image_with_its_own_camera_is_placed_with_another_focal_length(room, room_matches) -> None:
     nearly = perturbed_solution(room, room_matches, rotation_deg=0.5, position=0.01, depth_noise=0.05, shared=False)
     start, _ = _start(nearly, room_matches)
-    start = adjust(start, ANNEALED, Freedom())
+    start = adjust(start, OPTIONS.adjust.annealed, Freedom(), OPTIONS.adjust)
     intrinsics = start.intrinsics.copy()
     intrinsics[3, [FX, FY]] *= 3.0
     spoilt, others = replace(start, intrinsics=intrinsics), np.arange(start.n_images) != 3
-    held, free = (place_by_points(spoilt, others, 3, any_focal) for any_focal in (False, True))
+    held, free = (
+        place_by_points(spoilt, others, 3, OPTIONS.placement, any_focal=any_focal) for any_focal in (False, True)
+    )
     assert held is not None and free is not None
     assert held.focal == intrinsics[3, FX] and free.inliers > 1.5 * held.inliers
     assert 0.7 < free.focal / start.intrinsics[3, FX] < 1.4  # the nearest of a few
     common = replace(spoilt, camera_of_image=np.zeros(start.n_images, int))
-    assert place_by_points(common, others, 3, True).focal == intrinsics[0, FX]  # the others know it
+    again = place_by_points(common, others, 3, OPTIONS.placement, any_focal=True)
+    assert again is not None and again.focal == intrinsics[0, FX]  # the others know it
 
 
 def test_an_image_whose_focal_length_ran_away_is_placed_anew(room, room_matches) -> None:
     """Eight times as far away, with eight times the focal length, it looks nearly the same."""
     nearly = perturbed_solution(room, room_matches, rotation_deg=0.5, position=0.01, depth_noise=0.05, shared=False)
     start, pairs = _start(nearly, room_matches)
-    start = adjust(start, ANNEALED, Freedom())
+    start = adjust(start, OPTIONS.adjust.annealed, Freedom(), OPTIONS.adjust)
     intrinsics, poses = start.intrinsics.copy(), start.cam_from_world.copy()
     intrinsics[3, [FX, FY]] *= 8.0
     poses[3, 2, 3] += 7.0 * np.median(observed_depths(start)[start.tracks.image == 3])
     away = reassess(replace(start, intrinsics=intrinsics, cam_from_world=poses), 4.0, 0.3)
-    back, placed_anew, left_over = rescue(away, pairs, Freedom(), rounds=2)
-    assert explained(back, pairs) > explained(away, pairs) + 0.02
-    assert placed_anew[3] and not left_over.any()
-    assert abs(back.intrinsics[3, FX] / start.intrinsics[3, FX] - 1) < 0.02
-    held, _, _ = rescue(away, pairs, Freedom(focal=False), rounds=2)
-    assert held.intrinsics[3, FX] == away.intrinsics[3, FX]
+    back = rescue(away, pairs, Freedom(), TWICE)
+    assert explained(back.bundle, pairs) > explained(away, pairs) + 0.02
+    assert back.anew[3] and not back.left.any()
+    assert abs(back.bundle.intrinsics[3, FX] / start.intrinsics[3, FX] - 1) < 0.02
+    held = rescue(away, pairs, Freedom(focal=False), TWICE)
+    assert held.bundle.intrinsics[3, FX] == away.intrinsics[3, FX]
 
 
 def _start(solution: Solution, matches: Matches) -> tuple[Bundle, PairAgreement]:
     """The bundle of a solution with points from its depth maps, and what its pairs could explain."""
-    unit, images = unit_px(matches, solution), solution.graph.images
+    unit, images = unit_px(matches, solution.graph), solution.graph.images
     tracks = unit_tracks(build_tracks(matches, solution.graph), unit)
     pairs = PairAgreement(
         {

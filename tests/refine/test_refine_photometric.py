@@ -8,7 +8,7 @@ from perturbed_world import exact_bundle, perturbed_solution, relative_errors_de
 from PIL import Image
 
 from proba.matches import Matches
-from proba.refine import RefineOptions, refine
+from proba.refine import PixelOptions, RefineOptions, TrackOptions, refine
 from proba.refine.adjust import noise_px
 from proba.refine.bundle import Bundle
 from proba.refine.photometric import Photo, align, photo
@@ -45,7 +45,7 @@ def photos(scene: Scene, greys: dict[str, np.ndarray], exact_cameras: Bundle) ->
 
 
 def test_observations_move_to_where_the_exact_cameras_agree(exact_cameras: Bundle, photos: list[Photo]) -> None:
-    aligned = align(exact_cameras, photos)
+    aligned = align(exact_cameras, photos, PixelOptions())
     assert aligned.n_observations > 0.4 * exact_cameras.tracks.n_observations
     assert (aligned.length >= 2).all()
     noise = [
@@ -57,7 +57,7 @@ def test_observations_move_to_where_the_exact_cameras_agree(exact_cameras: Bundl
 
 def test_an_image_without_texture_keeps_its_observations(exact_cameras: Bundle, photos: list[Photo]) -> None:
     plain = [*photos[:-1], photos[-1]._replace(grey=np.full_like(photos[-1].grey, 100))]
-    aligned = align(exact_cameras, plain)
+    aligned = align(exact_cameras, plain, PixelOptions())
     last = len(photos) - 1
     before = {tuple(xy) for xy in exact_cameras.tracks.xy[exact_cameras.tracks.image == last]}
     kept = [tuple(xy) for xy in aligned.xy[aligned.image == last]]
@@ -68,7 +68,7 @@ def test_coarse_matches_give_better_cameras_with_the_photos(
     scene: Scene, coarse: Matches, greys: dict[str, np.ndarray]
 ) -> None:
     solution = perturbed_solution(scene, coarse)
-    options = RefineOptions(max_tracks=1000, final_tracks=2000, max_points=3000)
+    options = RefineOptions(tracks=TrackOptions(adjusted=1000, final=2000, points=3000))
     rough, sharp = (refine(coarse, [solution], options, photos=source) for source in (None, greys.__getitem__))
     assert "pixels" in sharp.seconds and sharp.noise_px < 0.5 * rough.noise_px
     rough_deg, sharp_deg = (
@@ -82,7 +82,7 @@ def test_fine_matches_and_missing_photos_change_nothing(scene: Scene, coarse: Ma
     def missing(name: str) -> np.ndarray:
         raise OSError(name)
 
-    options = RefineOptions(max_tracks=500, final_tracks=500, max_points=500)
+    options = RefineOptions(tracks=TrackOptions(adjusted=500, final=500, points=500))
     solution = perturbed_solution(scene, coarse)
     plain, without = (refine(coarse, [solution], options, photos=source) for source in (None, missing))
     np.testing.assert_array_equal(plain.reconstruction.cam_from_world, without.reconstruction.cam_from_world)

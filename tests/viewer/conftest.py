@@ -9,7 +9,7 @@ from browser import NASTY
 from proba import api
 from proba.io.ground_truth import save_ground_truth
 from proba.pipeline import SolveOptions, SolveResult
-from proba.refine import RefineOptions
+from proba.refine import RefineOptions, TrackOptions
 from proba.solver import SolverOptions
 from proba.synthetic import make_scene, scene_matches
 from proba.synthetic.render import render_images
@@ -41,7 +41,7 @@ def result(tmp_path_factory) -> Result:
     save_ground_truth(truth, root / "gt.json")
     options = SolveOptions(
         solver=SolverOptions(iterations=ITERATIONS, hypotheses="cold", keep=((0.5, 1),)),
-        refine=RefineOptions(max_tracks=1000, final_tracks=1500, max_points=2000),
+        refine=RefineOptions(tracks=TrackOptions(adjusted=1000, final=1500, points=2000)),
     )
     solved = api.solve(matches, out=root / "out", images=root / "images", options=options)
     return Result(root / "out", root / "images", root / "gt.json", solved)

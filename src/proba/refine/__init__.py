@@ -1,13 +1,44 @@
 """Refinement: robust bundle adjustment of the solver's worlds, rescue, camera models, uncertainties."""
 
-from proba.refine.options import RefineOptions
-from proba.refine.pipeline import RefineResult, WorldReport, refine
+from proba.refine.options import (
+    AdjustOptions,
+    CameraModelOptions,
+    GrowOptions,
+    NoteOptions,
+    PairOptions,
+    PixelOptions,
+    PlacementOptions,
+    RefineOptions,
+    RescueOptions,
+    Round,
+    SeparateOptions,
+    TrackOptions,
+    UncertaintyOptions,
+    WorldOptions,
+)
+from proba.refine.refinement import Refinement, RefineResult, refine
+from proba.refine.state import WorldChoice, WorldReport
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 
 __all__ = [
+    "AdjustOptions",
+    "CameraModelOptions",
+    "GrowOptions",
+    "NoteOptions",
+    "PairOptions",
+    "PixelOptions",
+    "PlacementOptions",
     "RefineOptions",
     "RefineResult",
+    "Refinement",
+    "RescueOptions",
+    "Round",
+    "SeparateOptions",
+    "TrackOptions",
     "Tracks",
+    "UncertaintyOptions",
+    "WorldChoice",
+    "WorldOptions",
     "WorldReport",
     "build_tracks",
     "refine",

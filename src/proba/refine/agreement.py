@@ -9,16 +9,8 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from proba.refine.bundle import FX, Bundle, pixel_rays
+from proba.refine.options import PairOptions
 from proba.threads import in_parallel
-
-SAMPLES = 300
-POTENTIAL_PX, SUPPORT_PX = 2.0, 3.0
-"""Epipolar distances (unit pixels) of an inlier to a pair's own fundamental matrix, and to the world's poses."""
-MIN_INLIERS = 20
-BROKEN_BELOW = 0.8
-"""A pair is broken where the world explains less than this part of the matches that the pair alone can explain."""
-MAX_BROKEN = 0.25
-"""An image is taken out where more than this part of its matches lies in broken pairs."""
 
 PairPoints = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 """(i, j) to matched unit pixels [M, 2] in i and in j."""
@@ -27,15 +19,17 @@ PairPoints = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 class PairAgreement:
     """Matches of all pairs, thinned, with the share that a fundamental matrix explains."""
 
-    def __init__(self, points: PairPoints, seed: int = 0):
+    def __init__(self, points: PairPoints, options: PairOptions | None = None, seed: int = 0):
+        self.options = options = options or PairOptions()
         rng = np.random.default_rng(seed)
         self.pairs = np.array(list(points), np.int64).reshape(-1, 2)  # [E, 2]
         self._points: PairPoints = {}
         for pair, (x, y) in points.items():
-            take = rng.permutation(len(x))[:SAMPLES]
+            take = rng.permutation(len(x))[: options.samples]
             self._points[pair] = x[take], y[take]
         some = list(self._points.values())
-        self.potential = np.array(in_parallel(lambda both: _explained_by_pair(*both), some))  # [E] share of the matches
+        # Share [E] of the matches of each pair that a fundamental matrix of its own explains.
+        self.potential = np.array(in_parallel(lambda both: _explained_by_pair(*both, options), some))
         # Matches beyond a few hundred say nothing new about a pair.
         self.count = np.array([len(x) for x, _ in some], float)  # [E]
         self._x, self._y = (np.concatenate([np.zeros((0, 2)), *(xy[k] for xy in some)]) for k in (0, 1))  # [M, 2]
@@ -61,7 +55,7 @@ class PairAgreement:
         k_i, k_j = (bundle.intrinsics[bundle.camera_of_image[k]][self._owner] for k in (i, j))  # [M, 6]
         focal = np.sqrt(k_i[:, FX] * k_j[:, FX])  # [M]
         rays = pixel_rays(self._x, k_i), pixel_rays(self._y, k_j)  # [M, 2] each
-        agrees = epipolar_agreement(*rays, j_from_i[self._owner], SUPPORT_PX / focal)  # [M]
+        agrees = epipolar_agreement(*rays, j_from_i[self._owner], self.options.support_px / focal)  # [M]
         return np.bincount(self._owner, agrees, len(self.pairs)) / np.maximum(self.count, 1)
 
     def share(self, bundle: Bundle) -> float:
@@ -76,15 +70,15 @@ class PairAgreement:
         against the rest goes with all its images, because every pair across the cut is broken.
         """
         n = bundle.n_images
-        usable = self.weight >= MIN_INLIERS
-        broken = usable & (self.support(bundle) < BROKEN_BELOW * self.potential)
+        usable = self.weight >= self.options.min_inliers
+        broken = usable & (self.support(bundle) < self.options.broken_below * self.potential)
         bad, good = (_symmetric(self.pairs, self.weight * chosen, n) for chosen in (broken, usable & ~broken))
         active = np.ones(n, bool)
         while active.sum() > 2:
             wrong, right = bad @ active, good @ active  # [N]
             share = np.where(active, wrong / np.maximum(wrong + right, 1e-9), 0.0)
             worst = int(share.argmax())
-            if share[worst] <= MAX_BROKEN:
+            if share[worst] <= self.options.max_broken:
                 break
             active[worst] = False
         # One neighbour gives a direction but no distance: what hangs on one, beside a broken pair, is not verified.
@@ -105,16 +99,30 @@ def same_world(a: Bundle, b: Bundle, within_deg: float) -> bool:
     return bool(np.median(angle_deg[np.triu_indices(len(turn), 1)]) < within_deg)
 
 
+def explained(bundle: Bundle, pairs: PairAgreement) -> float:
+    """How much a world explains: of the matches of all pairs, times of the observations of all tracks.
+
+    Epipolar lines say little where the field of view is narrow; tracks over several images do.
+    """
+    return pairs.share(bundle) * bundle.share
+
+
 def _symmetric(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # [N, N]
     matrix = np.zeros((n, n))
     matrix[pairs[:, 0], pairs[:, 1]] = weight
     return matrix + matrix.T
 
 
-def _explained_by_pair(x: np.ndarray, y: np.ndarray) -> float:
-    if len(x) < 10:
+def _explained_by_pair(x: np.ndarray, y: np.ndarray, options: PairOptions) -> float:
+    if len(x) < options.min_matches:
         return 0.0
-    ransac = {"max_epipolar_error": POTENTIAL_PX, "max_iterations": 500, "min_iterations": 50, "seed": 0}
+    fewest, most = options.ransac_iterations
+    ransac = {
+        "max_epipolar_error": options.potential_px,
+        "max_iterations": most,
+        "min_iterations": fewest,
+        "seed": 0,
+    }
     _, info = poselib.estimate_fundamental(x, y, ransac, {})
     return float(info["num_inliers"]) / len(x)
 

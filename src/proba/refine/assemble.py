@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from proba.dense import fit_maps, sample_maps
@@ -11,6 +9,9 @@ from proba.matches import Matches
 from proba.reconstruction import Camera, Edge, Points, Reconstruction
 from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import CX, CY, FX, FY, MODEL_PARAMETERS, Bundle, per_track_sum, reprojection_errors
+from proba.refine.final import Cloud
+from proba.refine.notes import all_notes
+from proba.refine.state import State
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import observed_depths
 from proba.refine.uncertainty import CameraUncertainty
@@ -19,41 +20,21 @@ from proba.solution import Solution
 GREY = 128
 
 
-def to_root_frame(bundle: Bundle, root: int) -> Bundle:
-    """The same scene with the root camera as world, and a median depth of one."""
-    depth = observed_depths(bundle)[bundle.alive]
-    scale = 1 / float(np.median(depth)) if len(depth) else 1.0
-    root_from_world = bundle.cam_from_world[root]  # [4, 4]
-    xyz = (bundle.xyz @ root_from_world[:3, :3].T + root_from_world[:3, 3]) * scale  # [T, 3]
-    poses = bundle.cam_from_world @ np.linalg.inv(root_from_world)  # [N, 4, 4]
-    poses[:, :3, 3] *= scale
-    return replace(bundle, cam_from_world=poses, xyz=xyz)
-
-
-def assemble(
-    matches: Matches,
-    solution: Solution,
-    bundle: Bundle,
-    uncertainty: CameraUncertainty,
-    sigma: np.ndarray,
-    tracks: Tracks,
-    unit: np.ndarray,
-    pairs: PairAgreement,
-) -> Reconstruction:
-    """Everything in one place. `tracks` (original pixels) and `sigma` [T] belong to the points of the bundle."""
-    graph = solution.graph
-    names = [matches.images[k].name for k in graph.images]
-    log_depth, log_variance = _aligned_maps(bundle, solution)
+def assemble(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.ndarray) -> Reconstruction:
+    """Stage: everything in original pixels. `sigma` [T] are the points' standard deviations."""
+    matches, unit, bundle = state.observations.matches, state.observations.unit_px, cloud.bundle
+    log_depth, log_variance = _aligned_maps(bundle, state.solution)
     reconstruction = Reconstruction(
-        image_names=names,
-        cameras=[_camera(matches, solution, bundle, uncertainty, unit, c) for c in range(bundle.n_cameras)],
+        image_names=state.observations.names,
+        cameras=[_camera(matches, state.solution, bundle, cameras, unit, c) for c in range(bundle.n_cameras)],
         camera_of_image=bundle.camera_of_image.copy(),
         cam_from_world=bundle.cam_from_world.copy(),
-        pose_std=uncertainty.pose_std,
-        points=_points(bundle, sigma, tracks, unit),
+        pose_std=cameras.pose_std,
+        points=_points(bundle, sigma, cloud.tracks, unit),
         log_depth=log_depth,
         log_variance=log_variance,
-        edges=_edges(matches, solution, bundle, pairs),
+        edges=_edges(matches, state.solution, bundle, state.observations.pairs),
+        notes=all_notes(state, cloud, cameras, sigma),
     )
     reconstruction.log_depth, reconstruction.log_variance = fit_maps(reconstruction)
     return reconstruction

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from proba.graph import ViewGraph
 from proba.matches import Matches
 from proba.refine.tracks import Tracks
 from proba.solution import Solution
@@ -98,9 +99,9 @@ def per_track_sum(tracks: Tracks, values: np.ndarray) -> np.ndarray:
     return np.add.reduceat(values, tracks.offset[:-1], axis=0, dtype=dtype)
 
 
-def unit_px(matches: Matches, solution: Solution) -> np.ndarray:
-    """Size [N] of a unit pixel in original pixels, for each image of the solution."""
-    infos = [matches.images[k] for k in solution.graph.images]
+def unit_px(matches: Matches, graph: ViewGraph) -> np.ndarray:
+    """Size [N] of a unit pixel in original pixels, for each image of the graph."""
+    infos = [matches.images[k] for k in graph.images]
     return np.array([2 * info.half_side_px / UNIT_SIDE_PX for info in infos])
 
 
@@ -112,7 +113,7 @@ def unit_tracks(tracks: Tracks, unit: np.ndarray) -> Tracks:
 def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -> Bundle:
     """Cameras of a world with `tracks` (unit pixels); points are not set yet."""
     infos = [matches.images[k] for k in solution.graph.images]
-    unit = unit_px(matches, solution)  # [N]
+    unit = unit_px(matches, solution.graph)  # [N]
     size = np.array([[info.width, info.height] for info in infos]) / unit[:, None]  # [N, 2]
     focal = solution.focal_px / unit[:, None]  # [N, 2]
     _, first, camera_of_image = np.unique(solution.camera_of_image, return_index=True, return_inverse=True)

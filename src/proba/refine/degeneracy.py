@@ -7,22 +7,16 @@ import numpy as np
 from proba.reconstruction import Note
 from proba.refine.adjust import Freedom
 from proba.refine.bundle import FX, Bundle
+from proba.refine.options import NoteOptions
 from proba.refine.uncertainty import CameraUncertainty
 
-MAX_FOCAL_STD = 0.05
-"""Relative standard deviation above which a focal length counts as not observed."""
-PLANAR_FOCAL_STD = 0.01
-"""The same in a flat scene, where the residuals tell less than the linearised covariance believes."""
-FLATNESS = 0.01
-"""A scene is flat when nine tenths of its points are this close to one plane, in units of its extent."""
 
-
-def is_flat(xyz: np.ndarray, sigma: np.ndarray) -> bool:
-    """Whether points [P, 3] with standard deviations [P] lie in one plane, up to their own noise."""
+def is_flat(xyz: np.ndarray, sigma: np.ndarray, flatness: float) -> bool:
+    """Whether points [P, 3] with standard deviations [P] lie in one plane, up to `flatness` extents and their own noise."""
     if len(xyz) < 4:
         return True
     distance, extent = plane_distance(xyz)
-    return distance < FLATNESS * extent + 2 * float(np.median(sigma))
+    return distance < flatness * extent + 2 * float(np.median(sigma))
 
 
 def plane_distance(xyz: np.ndarray) -> tuple[float, float]:
@@ -41,13 +35,15 @@ def plane_distance(xyz: np.ndarray) -> tuple[float, float]:
     return float(np.quantile(distance, 0.9)), float(extent)
 
 
-def degeneracy_notes(bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.ndarray, freedom: Freedom) -> list[Note]:
+def degeneracy_notes(
+    bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.ndarray, freedom: Freedom, options: NoteOptions
+) -> list[Note]:
     """Warnings with advice, for the report. `sigma` [T] are the points' standard deviations."""
     notes = []
     held = (bundle.alive_per_track() >= 2) & np.isfinite(sigma)  # [T]
-    flat = is_flat(bundle.xyz[held], sigma[held])
+    flat = is_flat(bundle.xyz[held], sigma[held], options.flatness)
     relative = uncertainty.intrinsics_std[:, FX] / bundle.intrinsics[:, FX]  # [C]
-    unseen = relative > (PLANAR_FOCAL_STD if flat else MAX_FOCAL_STD)  # [C]
+    unseen = relative > (options.flat_focal_std if flat else options.max_focal_std)  # [C]
     if freedom.focal and unseen.any():
         worst = 100 * min(float(relative.max()), 10.0)
         cause = "planar scene: focal length cannot be observed" if flat else "focal length is poorly observed"

@@ -20,14 +20,21 @@ falls with the residual. Then it is made longer, to where a parabola has its min
 
 
 def minimise(
-    bundle: Bundle, used: np.ndarray, free: np.ndarray, *, loss_px: float, iterations: int, tolerance: float
+    bundle: Bundle,
+    used: np.ndarray,
+    free: np.ndarray,
+    *,
+    loss_px: float,
+    noise_px: float,
+    iterations: int,
+    tolerance: float,
 ) -> Bundle:
     """Cameras and points at a minimum of the Cauchy cost of the observations `used` [K] bool.
 
-    Images without such observations stay. `free` [C, 6] bool are the intrinsics that may change. Ends when a step
-    lowers the cost by less than the share `tolerance`.
+    Images without such observations stay. `free` [C, 6] bool are the intrinsics that may change. `noise_px`
+    weighs the priors. Ends when a step lowers the cost by less than the share `tolerance`.
     """
-    equations = Equations(bundle, used, free, loss_px)
+    equations = Equations(bundle, used, free, loss_px, noise_px)
     cost, damping, harder = equations.cost(bundle), FIRST_DAMPING, 2.0
     for _ in range(iterations):
         step = _step(equations, bundle, damping)

@@ -21,11 +21,6 @@ from proba.threads import in_parallel
 
 N_POSE = 6
 FIRST_DAMPING = 1e-4
-LOSS_PER_NOISE, LOSS_OF_COLLECTIONS = 2.0, 8.0
-"""Scale of a robust loss in standard deviations of the noise, and where most photos have a camera of their own. Over
-ten sets of matches of imc_reichstag (other seeds, ratios, numbers of features) the wider one raises the mean AUC@5 from
-67.4 to 71.4, RTA@5 from 88 to 91; the twelve other sets lose 0.5 of AUC@5 if every photo gets its own camera. (The
-truth of imc_reichstag is itself one of least squares.) The last losses have bounds besides, see `adjust`."""
 MAX_PRODUCT = 1e200  # of numbers below 1e100
 MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
 """What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
@@ -52,18 +47,14 @@ class Reduced:
         return self.gradients.sum(axis=0) + self.pull
 
 
-def loss_per_noise(bundle: Bundle) -> float:
-    """Scale of the last robust losses in standard deviations of the noise."""
-    return LOSS_OF_COLLECTIONS if bundle.many_cameras else LOSS_PER_NOISE
-
-
 class Equations:
     """The observations `used` [K] bool of a bundle, with Cauchy weights, and the columns of its cameras.
 
-    Columns: the poses of all images, then the `free` [C, 6] bool intrinsics. Points need two observations.
+    Columns: the poses of all images, then the `free` [C, 6] bool intrinsics. Points need two observations. `noise_px`
+    is the standard deviation of a coordinate, against which the priors of the intrinsics are weighed.
     """
 
-    def __init__(self, bundle: Bundle, used: np.ndarray, free: np.ndarray, loss_px: float):
+    def __init__(self, bundle: Bundle, used: np.ndarray, free: np.ndarray, loss_px: float, noise_px: float):
         tracks = bundle.tracks
         owner = tracks.track_of_observation  # [K]
         used = used & (points_in_cameras(bundle)[:, 2] > MIN_DEPTH)
@@ -75,7 +66,7 @@ class Equations:
         self.n_columns = N_POSE * bundle.n_images + int(free.sum())
         self.columns = np.full(free.shape, -1)  # [C, 6], of each intrinsic; -1: fixed
         self.columns[free] = np.arange(N_POSE * bundle.n_images, self.n_columns)
-        self.prior = np.where(free, bundle.prior, 0.0) * (loss_px / loss_per_noise(bundle)) ** 2  # [C, 6]
+        self.prior = np.where(free, bundle.prior, 0.0) * noise_px**2  # [C, 6]
         self.cameras = (
             bundle.camera_of_image,
             bundle.one_focal,  # [C] bool

@@ -15,19 +15,10 @@ import numba
 import numpy as np
 
 from proba.refine.bundle import FX, Bundle, per_track_sum, pixel_rays, project, ray_pixels
+from proba.refine.options import PixelOptions
 from proba.refine.tracks import Tracks
-from proba.subpixel import SubpixelOptions, refine_places, smoothed
+from proba.subpixel import refine_places, smoothed
 
-MAX_SIDE_PX = 1600
-"""Larger photos are reduced: their pixels are rarely sharp."""
-SEARCH = SubpixelOptions(radius=7, max_move_px=2.0, bend=0.05, min_correlation=0.9, max_std_px=1.0)
-"""Surfaces that do not face the cameras need the bend: without it, rendered photos of an object on a table have cameras
-no better than before, with it a third of the error. Weak texture is better than none: with 0.2 px instead of 1, three
-quarters of the observations of dino_sparse are lost (AUC@1 32 -> 12), two thirds of those of pipes (84.5 -> 81.7)."""
-MIN_FOUND = 0.05
-"""Where a smaller share of the observations that connect two images is found, all of them stay where they are."""
-MIN_SCALE = 0.4
-"""Views that show the surroundings smaller than this, relative to the reference, are not compared with it."""
 _STEP = 0.5  # unit pixels, for the derivative of the warp
 
 
@@ -43,7 +34,7 @@ def photo(grey: np.ndarray, size: np.ndarray) -> Photo:
     return Photo(np.rint(smoothed(grey)).astype(np.uint8), np.array(grey.shape[::-1]) / size)
 
 
-def align(bundle: Bundle, photos: Sequence[Photo]) -> Tracks:
+def align(bundle: Bundle, photos: Sequence[Photo], options: PixelOptions) -> Tracks:
     """The tracks with places where the photos agree, without the observations for which there is none."""
     tracks = bundle.tracks
     normal, reference = _references(bundle)  # [T, 3], [K]
@@ -64,10 +55,10 @@ def align(bundle: Bundle, photos: Sequence[Photo]) -> Tracks:
             tracks.xy[here] * first.scale - 0.5,
             tracks.xy[there] * second.scale - 0.5,
             warp[part] * (second.scale[:, None] / first.scale),
-            SEARCH,
+            options.search,
         )
-        good = places.good & (np.linalg.det(warp[part]) > MIN_SCALE**2)
-        if good.mean() < MIN_FOUND:
+        good = places.good & (np.linalg.det(warp[part]) > options.min_scale**2)
+        if good.mean() < options.min_found:
             found[there] = True
             return
         xy[there[good]], found[there[good]] = (places.points_j[good] + 0.5) / second.scale, True

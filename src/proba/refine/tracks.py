@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from proba.graph import ViewGraph
 from proba.jit import cached_njit
 from proba.matches import Matches
+from proba.refine.options import TrackOptions
 
 KEYPOINT_STEP_PX = 1e-3
 """Keypoints of an image that agree to this step are one keypoint."""
@@ -94,23 +95,24 @@ def build_tracks(matches: Matches, graph: ViewGraph) -> Tracks:
 
 
 def select_tracks(
-    tracks: Tracks, image_size_px: np.ndarray, max_tracks: int, seed: int = 0, max_observations: int | None = None
+    tracks: Tracks, image_size_px: np.ndarray, max_tracks: int, seed: int = 0, options: TrackOptions | None = None
 ) -> Tracks:
     """At most `max_tracks` tracks that cover all pairs and all parts of the images; long ones first.
 
     `image_size_px` [N, 2] is (width, height). Three passes over the same order: until each image pair has a
     minimum of shared tracks, until each occupied cell of each image has one, then until the budget is spent.
     """
-    max_observations = max_observations or 6 * max_tracks
+    options = options or TrackOptions()
+    max_observations = options.observations * max_tracks
     if tracks.n_tracks <= max_tracks and tracks.n_observations <= max_observations:
         return tracks
     n_images = len(image_size_px)
-    side = int(np.clip(np.sqrt(3.0 * max_tracks / n_images), 4, 32))  # cells along an image side
+    side = int(np.clip(np.sqrt(3.0 * max_tracks / n_images), *options.cells))  # cells along an image side
     cell = np.clip((tracks.xy / image_size_px[tracks.image] * side).astype(np.int64), 0, side - 1)  # [K, 2]
     cell_index = cell[:, 1] * side + cell[:, 0]  # [K]
     shuffled = np.random.default_rng(seed).permutation(tracks.n_tracks)  # [T]
     order = shuffled[np.argsort(-tracks.length[shuffled], kind="stable")]  # [T]
-    pair_quota = int(np.clip(max_tracks // max(1, 2 * n_images), 15, 60))
+    pair_quota = int(np.clip(max_tracks // max(1, 2 * n_images), *options.pair_quota))
     chosen = _choose(
         order,
         tracks.offset,

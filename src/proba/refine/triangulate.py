@@ -10,15 +10,13 @@ from scipy.spatial import cKDTree
 from proba.dense import sample_maps
 from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
 from proba.refine.normal_equations import Equations
+from proba.refine.options import AdjustOptions
 from proba.refine.tracks import Tracks
 
 _REWEIGHT_ROUNDS = 3
 _PAIR_ROUNDS = 8
 """Random pairs of rays tried; with a third of wrong observations all of them are bad once in two hundred."""
 _FEW_HELD = 0.8
-NEIGHBOURS, DEPTH_MARGIN, RAY_NOISE_DEG = 8, 0.05, 0.1
-"""Neighbours in the image that judge the depth of a two-view point, how far beyond theirs it may lie (relative), and
-what rays that nearly meet may err in their angle."""
 
 
 def points_from_depth_maps(bundle: Bundle, log_depth: np.ndarray) -> Bundle:
@@ -100,7 +98,7 @@ def _judged(bundle: Bundle, usable: np.ndarray, max_error: float) -> Bundle:
 
 def refine_points(bundle: Bundle, loss_px: float, iterations: int = 3) -> Bundle:
     """Move every point to the robust optimum of its observations that hold, with the cameras as they are."""
-    equations = Equations(bundle, bundle.alive, np.zeros(bundle.intrinsics.shape, bool), loss_px)
+    equations = Equations(bundle, bundle.alive, np.zeros(bundle.intrinsics.shape, bool), loss_px, 0.0)
     xyz = bundle.xyz.copy()
     xyz[equations.points] = equations.settled_points(bundle, iterations)
     enough = bundle.alive_per_track() >= 2  # [T]
@@ -146,29 +144,30 @@ def reassess(bundle: Bundle, max_error: float, min_angle_deg: float, images: np.
     return replace(bundle, alive=alive & keep[owner])
 
 
-def believable(bundle: Bundle) -> Bundle:
+def believable(bundle: Bundle, options: AdjustOptions) -> Bundle:
     """Let two-view points take no part whose depth is unlike that of the points around them that more views hold.
 
     Two rays always nearly meet, so that a wrong match along the epipolar line (the next window of a facade) is not
     seen in its residual, only in its depth. A third ray would tell. An image that sees hardly a point of three views is
     not judged: nothing else holds it, and its distance to the others is as uncertain as its points' depths.
     """
-    tracks = bundle.tracks
+    tracks, neighbours = bundle.tracks, options.neighbours
     checked = bundle.alive & (bundle.alive_per_track() >= 3)[tracks.track_of_observation]  # [K]
     unchecked = bundle.alive & ~checked
     log_depth = np.log(np.maximum(observed_depths(bundle), 1e-9))  # [K]
-    margin = (DEPTH_MARGIN + RAY_NOISE_DEG / np.maximum(ray_angles_deg(bundle), 1e-3))[tracks.track_of_observation]
+    margin = options.depth_margin + options.ray_noise_deg / np.maximum(ray_angles_deg(bundle), 1e-3)  # [T]
+    margin = margin[tracks.track_of_observation]  # [K]
     odd = np.zeros(tracks.n_observations, bool)
     order = np.argsort(tracks.image, kind="stable")  # [K]
     for here in np.split(order, np.searchsorted(tracks.image[order], np.arange(1, bundle.n_images))):
         around, doubtful = here[checked[here]], here[unchecked[here]]
-        if len(around) < NEIGHBOURS or not len(doubtful):
+        if len(around) < neighbours or not len(doubtful):
             continue
-        _, nearest = cKDTree(tracks.xy[around]).query(tracks.xy[doubtful], k=NEIGHBOURS)
-        near = log_depth[around[nearest]]  # [D, NEIGHBOURS]
+        _, nearest = cKDTree(tracks.xy[around]).query(tracks.xy[doubtful], k=neighbours)
+        near = log_depth[around[nearest]]  # [D, neighbours]
         nearer, farther = near.min(axis=1) - margin[doubtful], near.max(axis=1) + margin[doubtful]
         odd[doubtful] = (log_depth[doubtful] < nearer) | (log_depth[doubtful] > farther)
-    held = np.bincount(tracks.image[checked], minlength=bundle.n_images) >= NEIGHBOURS  # [N]
+    held = np.bincount(tracks.image[checked], minlength=bundle.n_images) >= neighbours  # [N]
     spared = per_track_sum(tracks, bundle.alive & ~held[tracks.image]) > 0  # [T]
     wrong = (per_track_sum(tracks, odd) > 0) & ~spared  # [T]
     return replace(bundle, alive=bundle.alive & ~wrong[tracks.track_of_observation])

@@ -8,11 +8,7 @@ import numpy as np
 
 from proba.refine.bundle import FX, FY, Bundle, reprojection_errors
 from proba.refine.normal_equations import N_POSE, Equations
-
-UNSEEN_STD = 1.0
-"""Standard deviation of what nothing observes: a radian, and a typical depth (the scene is scaled to depth one)."""
-CELLS = 4
-"""Cells of the image plane along a side, whose points are asked one by one what they say of the cameras."""
+from proba.refine.options import UncertaintyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +22,18 @@ class CameraUncertainty:
     intrinsics_wider: np.ndarray  # [C, 6], how many times as much as independent residuals would give, at least 1
 
 
-def camera_uncertainty(bundle: Bundle, free: np.ndarray, loss_px: float) -> CameraUncertainty:
+def camera_uncertainty(
+    bundle: Bundle, free: np.ndarray, loss_px: float, noise_px: float, options: UncertaintyOptions
+) -> CameraUncertainty:
     """Covariance of the cameras, scaled by the variance of the residuals that are left.
 
-    `free` [C, 6] bool are the free intrinsics. It is relative to the mean of all cameras (least trace), because nothing
-    fixes the world. Residuals of real photos are not independent: what the lens model lacks moves neighbours together.
-    So the standard deviation is at least how much the parts of the image plane disagree on the cameras (a
-    cluster-robust estimate).
+    `free` [C, 6] bool are the free intrinsics; `noise_px` weighs their priors. It is relative to the mean of all
+    cameras (least trace), because nothing fixes the world. Residuals of real photos are not independent: what the lens
+    model lacks moves neighbours together. So the standard deviation is at least how much the parts of the image plane
+    disagree on the cameras (a cluster-robust estimate).
     """
-    equations = Equations(bundle, bundle.alive, free, loss_px)
-    reduced = equations.reduced(bundle, group=_cell_of_track(bundle)[equations.points])
+    equations = Equations(bundle, bundle.alive, free, loss_px, noise_px)
+    reduced = equations.reduced(bundle, group=_cell_of_track(bundle, options.cells)[equations.points])
     observed = reduced.diagonal > 0  # [D]
     square = reprojection_errors(bundle)[equations.used] ** 2  # [U]
     weight = 1 / (1 + square / loss_px**2)  # [U]
@@ -47,7 +45,7 @@ def camera_uncertainty(bundle: Bundle, free: np.ndarray, loss_px: float) -> Came
     wider = length * _disagreement(reduced.gradients, inverse) / np.sqrt(np.maximum(np.diag(covariance), 1e-30))
     wider = np.maximum(wider, 1.0)  # [D]
     covariance *= wider[:, None] * wider[None]
-    covariance += np.diag(np.where(observed, 0.0, UNSEEN_STD**2))
+    covariance += np.diag(np.where(observed, 0.0, options.unseen_std**2))
     variance = np.maximum(np.diag(covariance), 0.0)  # [D]
     intrinsics_var = np.zeros(free.shape)  # [C, 6]
     intrinsics_var[free] = variance[equations.columns[free]]
@@ -68,7 +66,7 @@ def point_std(bundle: Bundle, cameras: CameraUncertainty, free: np.ndarray, loss
 
     Its own observations and the uncertainty of the cameras that see it both count.
     """
-    equations = Equations(bundle, bundle.alive, free, loss_px)
+    equations = Equations(bundle, bundle.alive, free, loss_px, cameras.noise_px)
     variance = np.full(bundle.tracks.n_tracks, np.inf)
     variance[equations.points] = equations.point_variances(bundle, cameras.noise_px**2, cameras.covariance)
     return np.sqrt(variance / 3)
@@ -93,12 +91,12 @@ def _robust_noise(square: np.ndarray, weight: np.ndarray, parameters: int) -> tu
     return correction**2 * noise2, curvature, float(weight.mean())
 
 
-def _cell_of_track(bundle: Bundle) -> np.ndarray:  # [T]
-    """Cell of the image plane where each track begins."""
+def _cell_of_track(bundle: Bundle, side: int) -> np.ndarray:  # [T]
+    """Cell of the image plane, with `side` cells along a side, where each track begins."""
     tracks, start = bundle.tracks, bundle.tracks.offset[:-1]
     relative = tracks.xy[start] / bundle.camera_size[bundle.camera_of_image[tracks.image[start]]]  # [T, 2], in [0, 1]
-    column, row = np.clip(relative * CELLS, 0, CELLS - 1).astype(np.int64).T  # [T] each
-    return row * CELLS + column
+    column, row = np.clip(relative * side, 0, side - 1).astype(np.int64).T  # [T] each
+    return row * side + column
 
 
 def _disagreement(gradients: np.ndarray, inverse: np.ndarray) -> np.ndarray:  # [D]

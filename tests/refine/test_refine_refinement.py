@@ -10,18 +10,23 @@ from perturbed_world import exact_bundle, perturbed_solution, relative_errors_de
 
 from proba.errors import GeometryError
 from proba.matches import Matches
-from proba.refine import RefineOptions, refine
-from proba.refine.adjust import SETTLE, Freedom, adjust
-from proba.refine.model import select_camera_model
+from proba.refine import (
+    CameraModelOptions,
+    GrowOptions,
+    Refinement,
+    RefineOptions,
+    RescueOptions,
+    TrackOptions,
+    WorldOptions,
+    refine,
+)
+from proba.refine.adjust import Freedom, adjust
+from proba.refine.camera_model import select_camera_model
 from proba.synthetic import make_scene, scene_matches
 
-FAST = RefineOptions(max_tracks=1000, final_tracks=1500)
-
-
-@pytest.fixture(autouse=True)
-def eight_are_many(monkeypatch) -> None:
-    """Camera models are chosen by tests already in these small scenes."""
-    monkeypatch.setattr("proba.refine.model.FEW_IMAGES", 8)
+MODEL = CameraModelOptions(few_images=8)
+"""Camera models are chosen by tests already in these small scenes."""
+FAST = RefineOptions(tracks=TrackOptions(adjusted=1000, final=1500), camera_model=MODEL)
 
 
 @pytest.mark.parametrize(("name", "outliers"), [("object", 0.0), ("object", 0.3), ("room", 0.3), ("ring", 0.0)])
@@ -97,33 +102,38 @@ def test_misplaced_images_are_rescued(room, room_matches) -> None:
 def test_better_world_is_chosen(room, room_matches) -> None:
     broken = perturbed_solution(room, room_matches, rotation_deg=80, position=2.0, seed=6)
     good = perturbed_solution(room, room_matches, seed=4)
-    result = refine(room_matches, [broken, good], replace(FAST, rescue_rounds=0))
+    result = refine(room_matches, [broken, good], replace(FAST, rescue=RescueOptions(rounds=0)))
     assert result.chosen.name == good.name
     assert [w.name for w in result.worlds] == [broken.name, good.name]
 
 
-def test_more_worlds_are_asked_for_only_where_none_is_sure(room, room_matches) -> None:
+def test_worlds_of_a_second_run_are_compared_with_those_of_the_first(room, room_matches) -> None:
     broken = perturbed_solution(room, room_matches, rotation_deg=80, position=2.0, seed=6)
     good = perturbed_solution(room, room_matches, seed=4)
-    options = replace(FAST, rescue_rounds=0)
-    result = refine(room_matches, [broken], options, more=lambda: [good])
+    options = replace(FAST, rescue=RescueOptions(rounds=0))
+    refinement = Refinement(room_matches, good.graph, options)
+    first = refinement.polish([broken])
+    assert not first.settled
+    both = refinement.polish([good], first)
+    assert both.good and [world.report.attempt for world in both.worlds] == [0, 1]
+    result = refinement.finish(both)
     assert (result.chosen.name, result.chosen.attempt) == (good.name, 1)
-    refine(room_matches, [good], options, more=lambda: pytest.fail("a good world was there"))
 
 
-def test_worlds_that_agree_are_grown_anew_only_if_poor(room, room_matches, monkeypatch) -> None:
+def test_worlds_that_agree_are_grown_anew_only_if_poor(room, room_matches) -> None:
     worlds = [perturbed_solution(room, room_matches, seed=s) for s in range(2)]
-    options = replace(FAST, good_share=1.1, max_worlds=2)
-    monkeypatch.setattr("proba.refine.pipeline.SURE_SHARE", 2.0)  # whatever a world explains is too little to be sure
+    # Whatever a world explains is too little to be sure ...
+    options = replace(FAST, worlds=WorldOptions(good_share=1.1, most=2), growing=GrowOptions(sure_share=2.0))
     assert "growing" not in refine(room_matches, worlds, options).seconds
     assert "growing" in refine(room_matches, worlds[:1], options).seconds
-    monkeypatch.setattr("proba.refine.pipeline.POOR_SHARE", 2.0)  # ... and too little in any case
+    # ... and too little in any case.
+    options = replace(options, worlds=WorldOptions(good_share=1.1, most=2, poor_share=2.0))
     assert "growing" in refine(room_matches, worlds, options).seconds
 
 
 def test_good_first_world_ends_the_search(room, room_matches) -> None:
     worlds = [perturbed_solution(room, room_matches, seed=s) for s in range(3)]
-    result = refine(room_matches, worlds, replace(FAST, good_share=0.5))
+    result = refine(room_matches, worlds, replace(FAST, worlds=WorldOptions(good_share=0.5)))
     assert len(result.worlds) == 1
 
 
@@ -178,13 +188,17 @@ def test_shifted_principal_point_is_found(room, precise) -> None:
     result = refine(matches, [perturbed_solution(room, matches)], FAST)
     found = result.reconstruction.cameras[0].principal_point_px - np.array([room.width, room.height]) / 2
     assert np.allclose(found, [12, -8], atol=2.5)
-    centred = refine(matches, [perturbed_solution(room, matches)], replace(FAST, principal_point="centre"))
+    centred = refine(
+        matches,
+        [perturbed_solution(room, matches)],
+        replace(FAST, camera_model=replace(MODEL, principal_point="centre")),
+    )
     assert np.allclose(centred.reconstruction.cameras[0].principal_point_px, [room.width / 2, room.height / 2])
 
 
 def test_selection_goes_on_from_an_earlier_one(room, precise) -> None:
     bundle = exact_bundle(room, shifted(precise, (12.0, -8.0)))
-    centred = adjust(bundle, SETTLE, Freedom())
+    centred = adjust(bundle, FAST.adjust.settle, Freedom(), FAST.adjust)
     once, freedom, trials = select_camera_model(centred, FAST)
     assert freedom.principal_point and trials[0].accepted
     again, same, more = select_camera_model(once, FAST, freedom)
@@ -204,7 +218,9 @@ def test_few_images_get_every_parameter_and_priors() -> None:
         assert camera.model == "RADIAL"
         assert np.allclose(camera.principal_point_px - centre, shift, atol=4 * unit)
         assert np.abs(camera.params[3:]).max() < 0.05
-    plain = refine(matches, [perturbed_solution(few, matches)], replace(FAST, distortion="none"))
+    plain = refine(
+        matches, [perturbed_solution(few, matches)], replace(FAST, camera_model=replace(MODEL, distortion="none"))
+    )
     assert plain.reconstruction.cameras[0].model == "SIMPLE_PINHOLE"
 
 
@@ -223,7 +239,9 @@ def test_radial_distortion_is_found_and_can_be_forbidden(room, precise) -> None:
     assert camera.model in ("SIMPLE_RADIAL", "RADIAL")
     assert camera.params[3] == pytest.approx(-0.1, abs=0.02)
     assert camera.focal_px[0] == pytest.approx(room.intrinsics[0, 0], rel=0.01)
-    plain = refine(matches, [solution], replace(FAST, distortion="none")).reconstruction.cameras[0]
+    plain = refine(
+        matches, [solution], replace(FAST, camera_model=replace(MODEL, distortion="none"))
+    ).reconstruction.cameras[0]
     assert plain.model == "SIMPLE_PINHOLE"
 
 
@@ -252,7 +270,8 @@ def test_focal_deviation_is_calibrated() -> None:
         scene = make_scene("object", n_images=6, seed=seed)
         matches = scene_matches(scene, grid=20, noise_px=0.6, seed=50 + seed)
         solution = perturbed_solution(scene, matches, rotation_deg=1, seed=seed)
-        options = replace(FAST, principal_point="centre", distortion="none", final_tracks=20000)
+        model = replace(MODEL, principal_point="centre", distortion="none")
+        options = replace(FAST, camera_model=model, tracks=TrackOptions(adjusted=1000, final=20000))
         camera = refine(matches, [solution], options).reconstruction.cameras[0]
         ratios.append((camera.focal_px[0] - scene.intrinsics[0, 0]) / camera.focal_std_px)
     spread = np.sqrt(np.mean(np.square(ratios)))
@@ -324,7 +343,7 @@ def test_two_cameras_of_one_size_are_told_apart() -> None:
     rec = result.reconstruction
     focal = np.array([rec.cameras[c].focal_px[0] for c in rec.camera_of_image])
     assert np.abs(focal / scene.intrinsics[solution.graph.images, 0] - 1).max() < 0.02
-    forced = refine(matches, [solution], replace(FAST, distortion="simple")).reconstruction
+    forced = refine(matches, [solution], replace(FAST, camera_model=replace(MODEL, distortion="simple"))).reconstruction
     assert {camera.model for camera in forced.cameras} == {"SIMPLE_RADIAL"}
     # Who says that they share a camera is taken at his word.
     assert len(refine(matches, [solution], replace(FAST, share="all")).reconstruction.cameras) == 1

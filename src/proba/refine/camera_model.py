@@ -1,0 +1,208 @@
+"""Which camera model the data can carry: principal point and radial distortion are freed if it pays.
+
+A few images cannot tell whether it does. There all is free, and priors hold what the data leave open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from proba.refine.adjust import Freedom, adjust, assumed_noise_px, noise_round
+from proba.refine.bundle import CX, CY, FX, FY, K1, K2, Bundle
+from proba.refine.evidence import corner2, evidence, gains_in_every_image, real_cameras
+from proba.refine.options import CameraModelOptions, RefineOptions, Round
+from proba.refine.separate import better_apart
+from proba.refine.state import CameraTrial, State
+from proba.refine.triangulate import believable
+from proba.refine.uncertainty import camera_uncertainty
+
+_DISTORTIONS = {"simple": 1, "radial": 2, "SIMPLE_RADIAL": 1, "RADIAL": 2}
+"""Coefficients of the options' and the models' names; others have none."""
+
+
+def choose_camera_model(state: State) -> State:
+    """Stage: the richest camera model that the matches carry, of shared cameras or of separate ones."""
+    chosen = _with_model(state)
+    apart = state.apart
+    if apart is None or not better_apart(chosen.bundle, apart.bundle, state.observations.pairs, state.options):
+        return chosen
+    placed_anew = state.placed_anew | apart.anew
+    return _with_model(replace(state, bundle=apart.bundle, placed_anew=placed_anew, unplaced=apart.left))
+
+
+def choose_again(state: State) -> State:
+    """What coarse observations leave undecided, sharper ones may tell: the selection goes on from the present model."""
+    bundle, freedom, trials = select_camera_model(state.bundle, state.options, state.freedom)
+    return replace(state, bundle=bundle, freedom=freedom, trials=(*state.trials, *trials))
+
+
+def _with_model(state: State) -> State:
+    bundle, freedom, trials = select_camera_model(state.bundle, state.options)
+    return replace(state, bundle=bundle, freedom=freedom, trials=tuple(trials))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """Extra freedom above a plain focal length."""
+
+    principal_point: bool = False
+    distortion: int = 0
+
+    @property
+    def n_parameters(self) -> int:
+        return 2 * self.principal_point + self.distortion
+
+    @property
+    def name(self) -> str:
+        parts = ["principal point"] * self.principal_point + [f"k{k + 1}" for k in range(self.distortion)]
+        return " + ".join(parts) or "pinhole"
+
+
+def select_camera_model(
+    bundle: Bundle, options: RefineOptions, freedom: Freedom | None = None
+) -> tuple[Bundle, Freedom, list[CameraTrial]]:
+    """Free principal point and distortion step by step as long as the likelihood gains more than chance gives.
+
+    Forward selection: of the models a step richer than the present one the best is taken, if its robust
+    log-likelihood exceeds the present one's by more than the penalty and its values are believable. It begins with a
+    plain focal length, or with the `freedom` of a selection before.
+    """
+    rich = eligible_cameras(bundle, options.camera_model)  # [C]
+    choice = _first_choice(bundle, options.camera_model, freedom)
+    # With a wide loss the few worst observations would decide instead of the many good ones.
+    step = replace(noise_round(bundle, options.adjust), iterations=options.camera_model.iterations, tolerance=1e-5)
+    if choice.distortion and freedom is None:
+        bundle = _fit(bundle, choice, step, options, np.ones(bundle.n_cameras, bool))
+    few = 0 < np.count_nonzero(rich[bundle.camera_of_image]) < options.camera_model.few_images
+    if few and _richer(choice, bundle, options.camera_model):
+        held = _hold_by_priors(bundle, rich, choice, step, options)
+        if held is not None:
+            return held
+    trials: list[CameraTrial] = []
+    while rich.any() and _richer(choice, bundle, options.camera_model):
+        # The present model gets the same iterations as its rivals; else convergence looks like evidence.
+        bundle = _fit(bundle, choice, step, options, rich)
+        bundle, best = _best_richer(bundle, choice, step, options, rich, trials)
+        if best is None:
+            break
+        choice, bundle = best
+    return bundle, _freedom(choice, options), trials
+
+
+def _first_choice(bundle: Bundle, options: CameraModelOptions, freedom: Freedom | None) -> _Choice:
+    """The model that a selection begins with."""
+    if freedom is None:
+        return _Choice(distortion=_DISTORTIONS.get(options.distortion, 0))
+    return _Choice(
+        principal_point=freedom.principal_point,
+        distortion=max(_DISTORTIONS.get(model, 0) for model in bundle.camera_model),
+    )
+
+
+def _best_richer(
+    bundle: Bundle, choice: _Choice, step: Round, options: RefineOptions, rich: np.ndarray, trials: list[CameraTrial]
+) -> tuple[Bundle, tuple[_Choice, Bundle] | None]:
+    """The bundle, better converged if the trials showed how, and the best of the richer models if any is accepted."""
+    limits = options.camera_model
+    best: tuple[float, _Choice, Bundle] | None = None
+    for candidate in _richer(choice, bundle, limits):
+        if candidate.distortion == choice.distortion + 2 and trials[-1].accepted:
+            continue  # one coefficient will do for now
+        fitted = _fit(bundle, candidate, step, options, rich)
+        n_parameters = int(rich.sum()) * (candidate.n_parameters - choice.n_parameters)
+        shifts = candidate.principal_point and not choice.principal_point
+        gain = evidence(bundle, fitted, n_parameters, limits)
+        if gain > 0:
+            back = _fit(_without(fitted, bundle), choice, step, options, rich)
+            if evidence(bundle, back, 0, limits) > 0:  # the steps have gained, not the parameters
+                bundle, gain = back, evidence(back, fitted, n_parameters, limits)
+        accepted = gain > 0 and real_cameras(fitted, limits)
+        if accepted and shifts:
+            accepted = gains_in_every_image(bundle, fitted, rich, limits.max_chance)
+        trials.append(CameraTrial(name=candidate.name, evidence=gain, accepted=accepted))
+        if accepted and (best is None or gain > best[0]):
+            best = (gain, candidate, fitted)
+    return bundle, None if best is None else best[1:]
+
+
+def _hold_by_priors(
+    bundle: Bundle, rich: np.ndarray, choice: _Choice, step: Round, options: RefineOptions
+) -> tuple[Bundle, Freedom, list[CameraTrial]] | None:
+    """All that the options leave open is free in `rich` cameras [C] bool, with priors; None if that goes astray."""
+    limits = options.camera_model
+    while _richer(choice, bundle, limits):
+        choice = _richer(choice, bundle, limits)[0]
+    freedom = _freedom(choice, options)
+    sigma = np.full(bundle.intrinsics.shape, np.inf)  # [C, 6]
+    sigma[:, [CX, CY]] = limits.prior_shift * bundle.camera_size.max(axis=1, keepdims=True)
+    sigma[:, K1] = limits.prior_edge / corner2(bundle)
+    sigma[:, K2] = limits.prior_edge / corner2(bundle) ** 2
+    strength = np.full(sigma.shape, limits.first_strength)  # [C, 6]
+    fitted = _fit(replace(bundle, prior=strength / sigma**2), choice, step, options, rich)
+    wider = camera_uncertainty(
+        believable(fitted, options.adjust),
+        freedom.columns(fitted, rich),
+        step.loss_px,
+        assumed_noise_px(fitted, step.loss_px, options.adjust),
+        options.uncertainty,
+    ).intrinsics_wider  # [C, 6]
+    # Residuals that err together say less than their number: the prior weighs as much more.
+    for pair in ([CX, CY], [K1, K2]):
+        strength[:, pair] = limits.strength * (wider[:, pair] ** 2).mean(axis=1, keepdims=True)
+    fitted = _fit(replace(fitted, prior=strength / sigma**2), choice, step, options, rich)
+    if not real_cameras(fitted, limits):
+        return None
+    gain = evidence(bundle, fitted, int(rich.sum()) * choice.n_parameters, limits)
+    return fitted, freedom, [CameraTrial(name=f"{choice.name}, with priors", evidence=gain, accepted=True)]
+
+
+def eligible_cameras(bundle: Bundle, options: CameraModelOptions) -> np.ndarray:
+    """Cameras [C] bool with enough images and observations for a richer model."""
+    n_images = np.bincount(bundle.camera_of_image, minlength=bundle.n_cameras)
+    camera = bundle.camera_of_image[bundle.tracks.image[bundle.alive]]
+    n_observations = np.bincount(camera, minlength=bundle.n_cameras)
+    return (n_images >= options.min_images) & (n_observations >= options.min_observations)
+
+
+def rich_cameras(bundle: Bundle, options: CameraModelOptions) -> np.ndarray:
+    """Cameras [C] bool that may have more than a focal length in adjustments after the selection."""
+    return eligible_cameras(bundle, options) | (options.distortion in ("simple", "radial"))
+
+
+def _richer(choice: _Choice, bundle: Bundle, options: CameraModelOptions) -> list[_Choice]:
+    """Models above `choice` that the options allow: principal point, one more coefficient, or two at once.
+
+    One coefficient may gain little where two of opposite signs gain much.
+    """
+    richer = []
+    if options.principal_point == "auto" and not choice.principal_point:
+        richer.append(replace(choice, principal_point=True))
+    square = all(model != "PINHOLE" for model in bundle.camera_model)
+    if options.distortion == "auto" and square:
+        richer += [replace(choice, distortion=count) for count in range(choice.distortion + 1, 3)]
+    return richer
+
+
+def _freedom(choice: _Choice, options: RefineOptions) -> Freedom:
+    return Freedom(
+        focal=options.focal != "fixed",
+        principal_point=choice.principal_point,
+        distortion=choice.distortion > 0,
+    )
+
+
+def _fit(bundle: Bundle, choice: _Choice, step: Round, options: RefineOptions, cameras: np.ndarray) -> Bundle:
+    """The bundle adjusted with a richer model for `cameras` [C] bool."""
+    name = {0: None, 1: "SIMPLE_RADIAL", 2: "RADIAL"}[choice.distortion]
+    model = [name if name and rich else old for old, rich in zip(bundle.camera_model, cameras, strict=True)]
+    changed = replace(bundle, camera_model=model)
+    return adjust(changed, (step,), _freedom(choice, options), options.adjust, rich=cameras)
+
+
+def _without(richer: Bundle, poorer: Bundle) -> Bundle:
+    """Poses, points and focal lengths of one bundle with the camera model and the other intrinsics of the other."""
+    intrinsics = poorer.intrinsics.copy()
+    intrinsics[:, [FX, FY]] = richer.intrinsics[:, [FX, FY]]
+    return replace(richer, intrinsics=intrinsics, camera_model=poorer.camera_model)

@@ -1,0 +1,89 @@
+"""Where the solver's worlds failed: cameras placed one by one, starting from the strongest pair."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import poselib
+
+from proba.geometry.camera import focal_from_fov
+from proba.refine.adjust import Freedom, adjust
+from proba.refine.agreement import PairAgreement, explained
+from proba.refine.bundle import FX, FY, UNIT_SIDE_PX, Bundle
+from proba.refine.options import PlacementOptions, RefineOptions
+from proba.refine.placement import pair_ransac, pinhole_view, pose_matrix
+from proba.refine.rescue import rebuild, rescue
+from proba.refine.separate import separate_cameras
+from proba.refine.state import State
+from proba.refine.triangulate import triangulate
+
+
+def worth_growing(state: State) -> bool:
+    """Whether the chosen world explains so little that another way should be tried."""
+    options, pairs = state.options, state.observations.pairs
+    if not options.growing.enabled or not options.rescue.rounds or state.bundle.n_images < options.rescue.min_images:
+        return False
+    poor = options.worlds.poor_share * pairs.explainable
+    alone = len(state.choice.worlds) == 1
+    sure = options.growing.sure_share * pairs.explainable if alone else options.worlds.good_share
+    lost = explained(state.bundle, pairs) < (poor if state.choice.confirmed else sure)
+    return lost and not (state.apart is not None and explained(state.apart.bundle, pairs) >= sure)
+
+
+def grow_cameras(state: State) -> State:
+    """Stage: the grown world takes the place of the chosen one if it explains clearly more."""
+    options, pairs = state.options, state.observations.pairs
+    share = explained(state.bundle, pairs)
+    good = max(options.worlds.poor_share * pairs.explainable, share)
+    grown = rescue(grow(state.bundle, pairs, state.freedom, options, good=good), pairs, state.freedom, options)
+    if explained(grown.bundle, pairs) <= share + options.growing.clear_gain:
+        return state
+    return separate_cameras(state.with_placed(replace(grown, anew=~grown.left)))
+
+
+def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: RefineOptions, *, good: float) -> Bundle:
+    """The cameras placed one by one, starting from the strongest pair, for several focal lengths; the best result.
+
+    For sets where wrong matches outweigh the right ones when all images move at once: a camera that is placed by the
+    points of others can leave its wrong matches aside. Ends when a share of `good` is explained.
+    """
+    best, best_share = bundle, -1.0
+    starts = [_with_fov(bundle, fov) for fov in options.placement.fov_deg] if freedom.focal else [bundle]
+    for start in starts:
+        seeded, core = _strongest_pair(start, pairs, options.adjust.settle[0].keep_px, options.placement)
+        # Two or three images say little about the focal length.
+        grown, placed = rebuild(seeded, core, pairs, Freedom(focal=False), options, any_focal=freedom.focal)
+        images = None if placed.all() else placed
+        grown = adjust(grown, options.adjust.annealed, freedom, options.adjust, images=images)
+        share = explained(grown, pairs)
+        if share > best_share:
+            best, best_share = grown, share
+        if best_share > good:
+            break
+    return best
+
+
+def _with_fov(bundle: Bundle, fov_deg: float) -> Bundle:
+    """The bundle with one field of view along the longest side of all cameras."""
+    intrinsics = bundle.intrinsics.copy()
+    intrinsics[:, [FX, FY]] = focal_from_fov(fov_deg, UNIT_SIDE_PX)
+    return replace(bundle, intrinsics=intrinsics)
+
+
+def _strongest_pair(
+    bundle: Bundle, pairs: PairAgreement, keep_px: float, options: PlacementOptions
+) -> tuple[Bundle, np.ndarray]:
+    """The bundle with the pair of most matches placed by its two-view geometry, and these two images [N] bool."""
+    i, j = (int(k) for k in pairs.pairs[pairs.weight.argmax()])
+    points = pairs.between(i, j)
+    assert points is not None
+    (xy_i, camera_i), (xy_j, camera_j) = (
+        pinhole_view(bundle, image, xy) for image, xy in zip((i, j), points, strict=True)
+    )
+    pose, _ = poselib.estimate_relative_pose(xy_i, xy_j, camera_i, camera_j, pair_ransac(options), {})
+    poses = bundle.cam_from_world.copy()
+    poses[i], poses[j] = np.eye(4), pose_matrix(pose.R, pose.t)
+    core = np.zeros(bundle.n_images, bool)
+    core[[i, j]] = True
+    return triangulate(replace(bundle, cam_from_world=poses), keep_px, core), core
