@@ -12,7 +12,7 @@ from proba.refine.uncertainty import CameraUncertainty
 
 
 def is_flat(xyz: np.ndarray, sigma: np.ndarray, flatness: float) -> bool:
-    """Whether points [P, 3] with standard deviations [P] lie in one plane, up to `flatness` extents and their own noise."""
+    """Whether points [P, 3] with standard deviations [P] lie in one plane, up to noise and `flatness` extents."""
     if len(xyz) < 4:
         return True
     distance, extent = plane_distance(xyz)
