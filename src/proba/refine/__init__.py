@@ -2,10 +2,10 @@
 
 from proba.refine.options import (
     AdjustOptions,
+    AgreementOptions,
     CameraModelOptions,
     GrowOptions,
     NoteOptions,
-    PairOptions,
     PixelOptions,
     PlacementOptions,
     RefineOptions,
@@ -22,10 +22,10 @@ from proba.refine.tracks import Tracks, build_tracks, select_tracks
 
 __all__ = [
     "AdjustOptions",
+    "AgreementOptions",
     "CameraModelOptions",
     "GrowOptions",
     "NoteOptions",
-    "PairOptions",
     "PixelOptions",
     "PlacementOptions",
     "RefineOptions",

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from proba.refine.bundle import FX, Bundle, pixel_rays
-from proba.refine.options import PairOptions
+from proba.refine.options import AgreementOptions
 from proba.threads import in_parallel
 
 PairPoints = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
@@ -19,8 +19,8 @@ PairPoints = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 class PairAgreement:
     """Matches of all pairs, thinned, with the share that a fundamental matrix explains."""
 
-    def __init__(self, points: PairPoints, options: PairOptions | None = None, seed: int = 0):
-        self.options = options = options or PairOptions()
+    def __init__(self, points: PairPoints, options: AgreementOptions | None = None, seed: int = 0):
+        self.options = options = options or AgreementOptions()
         rng = np.random.default_rng(seed)
         self.pairs = np.array(list(points), np.int64).reshape(-1, 2)  # [E, 2]
         self._points: PairPoints = {}
@@ -113,7 +113,7 @@ def _symmetric(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # 
     return matrix + matrix.T
 
 
-def _explained_by_pair(x: np.ndarray, y: np.ndarray, options: PairOptions) -> float:
+def _explained_by_pair(x: np.ndarray, y: np.ndarray, options: AgreementOptions) -> float:
     if len(x) < options.min_matches:
         return 0.0
     fewest, most = options.ransac_iterations

@@ -38,7 +38,7 @@ class TrackOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairOptions:
+class AgreementOptions:
     """How the matches of single pairs judge a world."""
 
     samples: int = 300
@@ -327,7 +327,7 @@ class RefineOptions:
     seed: int = 0
     """Seed of the choice among equally good tracks."""
     tracks: TrackOptions = field(default_factory=TrackOptions)
-    pairs: PairOptions = field(default_factory=PairOptions)
+    pairs: AgreementOptions = field(default_factory=AgreementOptions)
     worlds: WorldOptions = field(default_factory=WorldOptions)
     placement: PlacementOptions = field(default_factory=PlacementOptions)
     rescue: RescueOptions = field(default_factory=RescueOptions)
