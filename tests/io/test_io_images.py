@@ -7,11 +7,12 @@ import pytest
 from PIL import Image
 
 from proba.errors import InputError
-from proba.io.images import Pixels, find_photos, load_pixels
+from proba.io.images import Pixels, find_photos, load_pixels, read_frame
 
 RANDOM = np.random.default_rng(0)
 ORIENTATION, MAKE, MODEL, EXIF_IFD = 0x0112, 0x010F, 0x0110, 0x8769
 FOCAL_MM, FILM_MM, PLANE_X, PLANE_UNIT = 0x920A, 0xA405, 0xA20E, 0xA210
+TAKEN_WIDTH, TAKEN_HEIGHT = 0xA002, 0xA003
 
 
 def picture(height=48, width=64, channels=3) -> np.ndarray:
@@ -120,6 +121,46 @@ def test_exif_gives_camera_and_focal(folder):
     assert photos["a.png"].info.camera_key == "" and photos["a.png"].info.focal_px is None
     assert "Maker One" in photos["film.jpg"].info.camera_key
     assert photos["film.jpg"].info.camera_key != photos["plane.jpg"].info.camera_key  # another zoom
+
+
+@pytest.mark.parametrize(
+    ("taken", "known"),
+    [
+        ((80, 60), True),
+        ((4000, 3000), True),  # a smaller copy
+        ((4033, 3024), True),  # the same, rounded
+        ((60, 80), True),  # a program turned the pixels and not the tags
+        ((0, 0), True),  # not told
+        ((4000, 2250), False),
+        ((80, 70), False),
+        ((100, 60), False),
+    ],
+)
+def test_a_cropped_photo_has_no_known_focal(folder, taken, known):
+    size = {TAKEN_WIDTH: taken[0], TAKEN_HEIGHT: taken[1]}
+    plane = {FOCAL_MM: 10.0, PLANE_X: 100.0, PLANE_UNIT: 3}
+    camera = {MAKE: "Maker", MODEL: "One"}
+    save(folder / "film.jpg", picture(60, 80), exif=exif_of(camera, {FILM_MM: 50, **size}))
+    save(folder / "plane.jpg", picture(60, 80), exif=exif_of(camera, plane | size))
+    film, plane_photo = (found(folder)[name].info for name in ("film.jpg", "plane.jpg"))
+    assert film.camera_key and plane_photo.camera_key
+    if known:
+        assert film.focal_px == pytest.approx(50 / np.hypot(36, 24) * 100)
+        assert plane_photo.focal_px == pytest.approx(100.0 * 80 / (max(taken) or 80))
+    else:
+        assert film.focal_px is None and plane_photo.focal_px is None
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_stored_places_are_found_in_the_shown_photo(folder, orientation):
+    stored = np.zeros((40, 50, 3), np.uint8)
+    stored[7, 31] = 255
+    save(folder / "marked.png", stored, exif=exif_of({ORIENTATION: orientation}, {}))
+    frame = read_frame(folder / "marked.png")
+    shown = load_pixels(found(folder)["marked.png"]).rgb
+    assert frame.shown_size == shown.shape[1::-1]
+    (column, row), *_ = np.floor(frame.to_shown(np.array([[31.5, 7.5], [0.5, 0.5]]))).astype(int)
+    assert shown[row, column].tolist() == [255, 255, 255]
 
 
 def test_grey_deep_and_transparent_pictures(folder):

@@ -72,6 +72,26 @@ def test_hloc_file_without_sizes(tmp_path):
         load_matches(tmp_path / "m.h5", images=tmp_path / "images")
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_hloc_points_are_those_of_the_photo_as_shown(tmp_path, stored):
+    from PIL import Image
+
+    turn = Image.Exif()
+    turn[0x0112] = 6  # a quarter turn clockwise
+    (tmp_path / "images").mkdir()
+    Image.new("L", (60, 40)).save(tmp_path / "images" / "flat.png")
+    Image.new("L", (60, 40)).save(tmp_path / "images" / "turned.png", exif=turn)
+    shown = np.array([[10.0, 50.0], [30.0, 20.0]], np.float32)  # of turned.png, 40 x 60 as shown
+    in_file = np.stack([shown[:, 1], 40 - 1 - shown[:, 0]], 1) if stored else shown
+    with h5py.File(tmp_path / "m.h5", "w") as file:
+        file["flat.png/turned.png/keypoints0"] = np.array([[50.0, 10.0], [20.0, 30.0]])
+        file["flat.png/turned.png/keypoints1"] = in_file
+    matches = load_matches(tmp_path / "m.h5", images=tmp_path / "images")
+    assert [(image.width, image.height) for image in matches.images] == [(60, 40), (40, 60)]
+    np.testing.assert_allclose(matches.pairs[0, 1].points_i, [[50.5, 10.5], [20.5, 30.5]])
+    np.testing.assert_allclose(matches.pairs[0, 1].points_j, shown + 0.5)
+
+
 def test_not_numbers_are_left_out_with_a_warning(tmp_path, matches):
     matches.pairs[0, 1].points_i[3, 0] = np.nan
     matches.pairs[0, 1].points_j[5, 1] = np.inf

@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm"}
 HEIC_SUFFIXES = {".heic", ".heif"}
 MIN_SIDE_PX = 32  # smaller photos cannot hold enough features to be posed
 FILM_DIAGONAL_MM = math.hypot(36, 24)  # what "35 mm equivalent" refers to
+TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 INCHES_PER_UNIT = {2: 1.0, 3: 1 / 2.54, 4: 1 / 25.4}  # EXIF FocalPlaneResolutionUnit
 UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
 
@@ -76,6 +77,35 @@ class Pixels:
         if self.mask is None:
             return inside
         return inside & self.mask[row.clip(0, height - 1), column.clip(0, width - 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFrame:
+    """How the pixels of a photo lie in its file."""
+
+    width: int
+    height: int
+    orientation: int
+    """EXIF's number for what a viewer does to the stored picture: 1 nothing, 3 half a turn, 6 and 8 quarter turns."""
+
+    @property
+    def shown_size(self) -> tuple[int, int]:
+        """Width and height of the photo as it is shown."""
+        return (self.height, self.width) if self.orientation in TURNED else (self.width, self.height)
+
+    def to_shown(self, points: np.ndarray) -> np.ndarray:  # [K, 2]
+        """From pixels of the stored picture to those of the shown one, first centre at (0.5, 0.5) in both."""
+        x, y = points.T
+        left, up = self.width - x, self.height - y
+        turned = {2: (left, y), 3: (left, up), 4: (x, up), 5: (y, x), 6: (up, x), 7: (up, left), 8: (y, left)}
+        return np.stack(turned.get(self.orientation, (x, y)), axis=1)
+
+
+def read_frame(path: Path) -> StoredFrame:
+    """From the header of a photo."""
+    with Image.open(path) as image:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+        return StoredFrame(width=image.width, height=image.height, orientation=orientation)
 
 
 def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: int = 1) -> list[Photo]:
@@ -228,7 +258,7 @@ def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
 def _check(path: Path) -> tuple[int, int]:
     """Width and height as shown; raises if any part of the file is damaged (a truncated file has a good header)."""
     with contextlib.suppress(UnidentifiedImageError), Image.open(path) as image:
-        size, turned = image.size, image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
+        size, turned = image.size, image.getexif().get(ExifTags.Base.Orientation) in TURNED
         if image.format == "JPEG":
             image.draft(None, (1, 1))  # reads all of the file, but makes only a small picture of it
             image.load()
@@ -287,14 +317,32 @@ def _camera_from_exif(
     lens_mm = _positive(details.get(ExifTags.Base.FocalLength))
     zoom = f"{film_mm:g} mm (35 mm film)" if film_mm else f"{lens_mm:g} mm" if lens_mm else ""
     key = " ".join(part for part in (make, model, zoom) if part) if make or model else ""
+    resized = _resized(details, stored_size)
+    if resized is None:  # cropped: what EXIF says is the focal length of another picture
+        return key, None
     if film_mm:
         return key, film_mm / FILM_DIAGONAL_MM * math.hypot(width, height)
     per_unit = _positive(details.get(ExifTags.Base.FocalPlaneXResolution))
     inches = INCHES_PER_UNIT.get(details.get(ExifTags.Base.FocalPlaneResolutionUnit, 2))
     if lens_mm and per_unit and inches:
-        taken_width = _positive(details.get(ExifTags.Base.ExifImageWidth)) or stored_size[0]
-        return key, lens_mm / 25.4 * per_unit / inches * stored_size[0] / taken_width
+        return key, lens_mm / 25.4 * per_unit / inches * resized
     return key, None
+
+
+def _resized(details: Mapping[int, object], stored_size: tuple[int, int]) -> float | None:
+    """Pixels of the file for each that was taken, by EXIF's own size (1 where it has none); None if it was cropped.
+
+    A crop that keeps the ratio of the sides looks like a smaller copy and is taken for one.
+    """
+    tags = ExifTags.Base.ExifImageWidth, ExifTags.Base.ExifImageHeight
+    width, height = (_positive(details.get(tag)) for tag in tags)
+    if width is None or height is None:
+        return 1.0 if width is None else stored_size[0] / width
+    rounding = 1 / width + 1 / height
+    for stored_width, stored_height in (stored_size, stored_size[::-1]):  # some programs turn the pixels alone
+        if abs(stored_width / width - stored_height / height) <= rounding:
+            return stored_width / width
+    return None
 
 
 def _positive(value: object) -> float | None:

@@ -30,6 +30,9 @@ META_GROUP = ".proba"
 HALF_PIXEL = np.float32(0.5)  # corner0.5 = center0 + 0.5
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm"}
 
+RawMatches = dict[tuple[str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""By the names of two images: their points [M, 2] each, and scores [M]."""
+
 
 def save_matches(path: str | Path, matches: Matches) -> None:
     """Write an h5 file that hloc's readers understand. The file appears whole or not at all."""
@@ -88,7 +91,7 @@ def read_images(file: h5py.File) -> list[ImageInfo] | None:
 
 
 def _read_h5(file: h5py.File, path: Path, images: str | Path | None) -> Matches:
-    raw: dict[tuple[str, str], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+    raw: RawMatches = {}
     for name0, group0 in file.items():
         if name0 == META_GROUP:
             continue
@@ -100,7 +103,10 @@ def _read_h5(file: h5py.File, path: Path, images: str | Path | None) -> Matches:
             f"{path} holds no groups name0/name1/keypoints0. Give a dense hloc matches file, "
             "or make one with `proba match`."
         )
-    infos = read_images(file) or _guess_images(raw, path, images)
+    infos = read_images(file)
+    if not infos and images is not None:
+        infos, raw = _with_photos(raw, Path(images))
+    infos = infos or _guess_images(raw, path)
     index = {h5_name(info.name): k for k, info in enumerate(infos)}
     matches = Matches(images=infos)
     dropped = 0
@@ -131,11 +137,9 @@ def _read_pair(group: h5py.Group, path: Path) -> tuple[np.ndarray, np.ndarray, n
     return points0, points1, scores
 
 
-def _guess_images(raw: dict, path: Path, images: str | Path | None) -> list[ImageInfo]:
-    """hloc files name the images but not their sizes: look them up, or take the extent of the keypoints."""
+def _guess_images(raw: RawMatches, path: Path) -> list[ImageInfo]:
+    """hloc files name the images but not their sizes: the extent of the keypoints."""
     keys = sorted({name for pair in raw for name in pair})
-    if images is not None:
-        return _images_from_folder(keys, Path(images))
     extent = {key: np.zeros(2) for key in keys}
     for pair, points in raw.items():
         for key, xy in zip(pair, points[:2], strict=True):
@@ -151,9 +155,33 @@ def _guess_images(raw: dict, path: Path, images: str | Path | None) -> list[Imag
     return [ImageInfo(name=key, width=width, height=height) for key in keys]
 
 
-def _images_from_folder(keys: list[str], folder: Path) -> list[ImageInfo]:
-    from PIL import Image  # only this path needs it
+def _with_photos(raw: RawMatches, folder: Path) -> tuple[list[ImageInfo], RawMatches]:
+    """Names and sizes of the photos as they are shown, and the matches in these coordinates.
 
+    hloc reads photos as they are shown, other writers of its layout as they are stored: what fits the sizes is right.
+    """
+    from proba.io.images import read_frame  # only this path needs it
+
+    keys = sorted({name for pair in raw for name in pair})
+    name_of = _names_in_folder(keys, folder)
+    frame = {key: read_frame(folder / name_of[key]) for key in keys}
+    outside_shown = outside_stored = 0
+    for key, points in ((pair[end], points[end]) for pair, points in raw.items() for end in (0, 1)):
+        stored = np.array([frame[key].width, frame[key].height])
+        outside_shown += int((points > frame[key].shown_size).any(1).sum())
+        outside_stored += int((points > stored).any(1).sum())
+    if outside_stored < outside_shown:
+        raw = {
+            (one, other): (frame[one].to_shown(points), frame[other].to_shown(others), scores)
+            for (one, other), (points, others, scores) in raw.items()
+        }
+    sizes = [frame[key].shown_size for key in keys]
+    images = [ImageInfo(name=name_of[key], width=w, height=h) for key, (w, h) in zip(keys, sizes, strict=True)]
+    return images, raw
+
+
+def _names_in_folder(keys: list[str], folder: Path) -> dict[str, str]:
+    """Names of the photos of a folder by their keys; refuses a folder that lacks one."""
     if not folder.is_dir():
         raise InputError(f"There is no image folder {folder}. Check the path.")
     files = (file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
@@ -164,11 +192,7 @@ def _images_from_folder(keys: list[str], folder: Path) -> list[ImageInfo]:
             f"{len(missing)} matched images are not in {folder}, e.g. {missing[0]!r}. "
             "Give the folder that the matches were made from."
         )
-    infos = []
-    for key in keys:
-        with Image.open(folder / name_of[key]) as image:
-            infos.append(ImageInfo(name=name_of[key], width=image.width, height=image.height))
-    return infos
+    return name_of
 
 
 def _load_npz(path: Path) -> Matches:
