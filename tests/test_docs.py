@@ -133,6 +133,13 @@ def test_make_targets_exist(page):
 
 
 @every_page
+def test_files_of_the_source_exist(page):
+    for line in INLINE.findall(prose(page.read_text(encoding="utf-8"))):
+        if re.fullmatch(r"[\w/]+\.py", line) and "/" in line:
+            assert (ROOT / line).exists() or (ROOT / "src" / "proba" / line).exists(), f"{page.name}: {line}"
+
+
+@every_page
 def test_plain_words(page):
     text = page.read_text(encoding="utf-8").lower()
     for phrase in ("one a piece", "one a camera", "one a pair", "so many", "by so much"):
@@ -141,3 +148,15 @@ def test_plain_words(page):
 
 def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
+def test_layout_names_every_room():
+    """The layout in CONTRIBUTING.md lists all packages and modules, and none that is gone."""
+    (layout,) = re.findall(
+        r"^    src/proba/\n((?:^ {6}.*\n)+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M
+    )
+    listed = {
+        name.rstrip("/") for line in layout.splitlines() for name in re.findall(r"[a-z_]+(?:/|\.py)(?=[, ])", line)
+    }
+    there = {path.name for path in (ROOT / "src" / "proba").iterdir() if not path.name.startswith("_")} - {"py.typed"}
+    assert listed == there
