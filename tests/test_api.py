@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import proba
+from proba.pipeline import Observer
 from proba.synthetic import make_scene, scene_matches
 
 
@@ -34,7 +35,7 @@ def test_every_public_name_exists():
         proba.nonsense  # noqa: B018
 
 
-class Watcher:
+class Watcher(Observer):
     def __init__(self):
         self.seen = []
 

@@ -16,6 +16,7 @@ from proba._version import __version__
 if TYPE_CHECKING:
     from proba.api import reconstruct, solve
     from proba.errors import GeometryError, InputError, ProbaError
+    from proba.history.recorder import Recorder
     from proba.io.matches_h5 import load_matches, save_matches
     from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
     from proba.matches import ImageInfo, Matches, PairMatches
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "proba.api": ("reconstruct", "solve"),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
+    "proba.history.recorder": ("Recorder",),
     "proba.io.matches_h5": ("load_matches", "save_matches"),
     "proba.io.reconstruction_folder": ("load_reconstruction", "save_reconstruction"),
     "proba.matches": ("ImageInfo", "Matches", "PairMatches"),
@@ -43,6 +45,7 @@ __all__ = [
     "Points",
     "ProbaError",
     "Reconstruction",
+    "Recorder",
     "SolveOptions",
     "SolveResult",
     "__version__",

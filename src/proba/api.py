@@ -20,8 +20,6 @@ from proba.report import prepare_output, write_results
 from proba.report.matching import matching_facts
 from proba.solver import Hypotheses, SolverOptions
 from proba.threads import set_threads
-from proba.viewer.evolution import EVOLUTION_FILE, save_evolutions
-from proba.viewer.recorder import Recorder
 
 Pairs = Literal["auto", "exhaustive", "shortlist", "sequential"]
 
@@ -62,7 +60,7 @@ def reconstruct(
         options: All settings after matching, instead of `hypotheses`, `share`, `focal` and `seed`.
         threads: Processor threads; None: all.
         resume: Go on with what an earlier call left in `out`.
-        observer: Is told how far the solver is, e.g. a `proba.cli.progress.ProgressBar`.
+        observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
         match_observer: Is told how far the matching is, e.g. a `proba.cli.match.PairBar`.
     """
     count = set_threads(threads)
@@ -122,7 +120,7 @@ def solve(
         options: All settings, instead of `hypotheses`, `share`, `focal` and `seed`.
         threads: Processor threads; None: all.
         resume: Go on with what an earlier call left in `out`.
-        observer: Is told how far the solver is, e.g. a `proba.cli.progress.ProgressBar`.
+        observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
         seconds_before: Time of stages that came before, for the report.
     """
     set_threads(threads)
@@ -130,8 +128,7 @@ def solve(
     options = options or solve_options(hypotheses, share, focal, seed)
     folder = _folder(out)
     checkpoints = None if folder is None else folder / "checkpoint"
-    recorder = None if folder is None else Recorder(data)
-    watch = Together(observer, recorder)
+    watch = Together(observer)
     photos = None if images is None else Path(images).absolute()
     result = solve_matches(data, options, images=photos, observer=watch, checkpoints=checkpoints, resume=resume)
     result.seconds = {**(seconds_before or {}), **result.seconds}
@@ -139,10 +136,10 @@ def solve(
     if photos is not None:
         for reconstruction in result.reconstructions:
             colour_points(reconstruction, photos)
-    if folder is not None and recorder is not None:
-        save_evolutions(folder / EVOLUTION_FILE, recorder.evolutions(result.pieces))
+    if folder is not None:
         matching = None if isinstance(matches, Matches) else matching_facts(Path(matches))
         write_results(folder, data, result, options, image_folder=photos, matching=matching)
+        watch.written(folder)
     return result
 
 

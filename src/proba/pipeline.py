@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from proba.cameras import CameraOptions, check_known_focals, make_setup
 from proba.errors import GeometryError
@@ -36,11 +35,14 @@ class SolveOptions:
     """Where no two worlds agree, the solver starts again with so many times the iterations; 1 turns that off."""
 
 
-class Observer(Protocol):
-    """Who wants to watch a solve: a progress bar, a viewer."""
+class Observer:
+    """Who wants to watch a solve: a progress bar, a viewer, a recorder. Inherit, and override what you want to hear."""
 
     def piece(self, index: int, total: int, graph: ViewGraph) -> None:
         """A connected piece begins."""
+
+    def attempt(self, number: int) -> None:
+        """The search begins: 0 is the first one of a piece, 1 the longer one where no two worlds agreed."""
 
     def iteration(self, progress: Progress) -> None:
         """The solver has gone on by some iterations."""
@@ -48,8 +50,14 @@ class Observer(Protocol):
     def stage(self, text: str) -> None:
         """Something else takes time now."""
 
+    def solved(self, piece: Piece) -> None:
+        """A connected piece is finished. Not called for one that failed."""
 
-class Together:
+    def written(self, folder: Path) -> None:
+        """The model and the reports are in a folder. Not called where nothing is kept."""
+
+
+class Together(Observer):
     """Several observers as one, or none."""
 
     def __init__(self, *observers: Observer | None):
@@ -59,6 +67,10 @@ class Together:
         for observer in self.observers:
             observer.piece(index, total, graph)
 
+    def attempt(self, number: int) -> None:
+        for observer in self.observers:
+            observer.attempt(number)
+
     def iteration(self, progress: Progress) -> None:
         for observer in self.observers:
             observer.iteration(progress)
@@ -66,6 +78,14 @@ class Together:
     def stage(self, text: str) -> None:
         for observer in self.observers:
             observer.stage(text)
+
+    def solved(self, piece: Piece) -> None:
+        for observer in self.observers:
+            observer.solved(piece)
+
+    def written(self, folder: Path) -> None:
+        for observer in self.observers:
+            observer.written(folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +115,8 @@ class Piece:
     reconstruction: Reconstruction
     hypotheses: list[Hypothesis]
     """All worlds of the attempt that the reconstruction comes from."""
+    attempt: int
+    """0: the first search; 1: the longer one, where no two worlds of the first agreed."""
     iterations: int
     surviving_share: float
     """Share of observations that agree with the refined geometry."""
@@ -165,6 +187,7 @@ def solve_matches(
             failed.append(f"{len(graph.images)} images ({names} ...): {error}")
             continue
         pieces.append(piece)
+        watch.solved(piece)
         interrupted |= stopped
         for stage, value in piece.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + value
@@ -197,6 +220,7 @@ def _solve_piece(
 
     def solve(iterations: int, file: Path | None) -> list[Solution]:
         nonlocal solving
+        watch.attempt(len(solvers))
         start = time.perf_counter()
         callback = watch.iteration if watch.observers else None
         settings = replace(options.solver, iterations=iterations)
@@ -223,6 +247,7 @@ def _solve_piece(
     piece = Piece(
         reconstruction=result.reconstruction,
         hypotheses=_hypotheses(solvers[result.chosen.attempt], result),
+        attempt=result.chosen.attempt,
         iterations=solvers[result.chosen.attempt].iteration,
         surviving_share=result.share,
         noise_px=result.noise_px,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from proba.history.evolution import EVOLUTION_FILE, Evolution, WorldHistory, save_evolutions
 from proba.io.ground_truth import save_ground_truth
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.reconstruction import Camera, Edge, Points, Reconstruction
 from proba.synthetic import make_scene
-from proba.viewer.evolution import EVOLUTION_FILE, Evolution, save_evolutions
 
 N_IMAGES, N_POINTS, N_FRAMES = 4, 60, 5
 
@@ -46,7 +46,7 @@ def write_small_result(folder: Path, *, history: bool = True) -> Path:
         pose_std=np.full((N_IMAGES, 6), 0.01),
         points=points,
         edges=[
-            Edge(i=names[k], j=names[k + 1], matches=10, weight=0.5, explainable=np.nan, explained=np.nan)
+            Edge(i=names[k], j=names[k + 1], matches=10, weight=0.5, explainable=1.0, explained=1.0)
             for k in range(N_IMAGES - 1)
         ],
     )
@@ -62,14 +62,14 @@ def _history(rec: Reconstruction) -> Evolution:
     growth = np.linspace(0, 1, N_FRAMES)
     poses = np.tile(rec.cam_from_world[:, :3], (N_FRAMES, 1, 1, 1))
     poses[..., 3] *= growth[:, None, None]
-    world = {"loss": -1.0, "pruned_at": None, "cold": True, "epipolar_share": 0.9}
+    world = WorldHistory(name="fov50", loss=-1.0, chosen=True, pruned_at=None, cold=True, epipolar_share=0.9)
     return Evolution(
         image_names=rec.image_names,
         size_px=np.tile([rec.cameras[0].width, rec.cameras[0].height], (N_IMAGES, 1)),
         edges=np.array([[k, k + 1] for k in range(N_IMAGES - 1)]),
         point_image=np.arange(N_POINTS) % N_IMAGES,
         point_xy=rng.uniform(-0.7, 0.7, (N_POINTS, 2)).astype(np.float32),
-        worlds=[world | {"name": "fov50", "chosen": True}],
+        worlds=[world],
         world=np.array([0] * (N_FRAMES - 1) + [-1]),
         iteration=np.arange(N_FRAMES) * 10,
         loss=-np.arange(N_FRAMES, dtype=np.float32),

@@ -14,9 +14,9 @@ from proba.cli import main
 from proba.errors import InputError
 from proba.geometry.axes import camera_up
 from proba.geometry.sim3 import Sim3
+from proba.history.evolution import Evolution, WorldHistory, load_evolutions, save_evolutions
 from proba.io.gps import to_enu
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
-from proba.viewer.evolution import Evolution, load_evolutions, save_evolutions
 
 TURN = Sim3(0.37, Rotation.from_euler("xyz", [40, -70, 15], degrees=True).as_matrix(), np.array([3.0, -1.0, 2.0]))
 
@@ -256,7 +256,7 @@ def test_the_history_moves_with_the_result(exact, result):
         edges=np.array([[0, 1]]),
         point_image=np.zeros(n_points, int),
         point_xy=(in_camera[:, :2] / in_camera[:, 2:]).astype(np.float32),
-        worlds=[{"name": "cold", "loss": 0.0, "chosen": True, "pruned_at": None}],
+        worlds=[WorldHistory(name="cold", loss=0.0, chosen=True, pruned_at=None)],
         world=np.array([-1]),
         iteration=np.array([10]),
         loss=np.zeros(1, np.float32),

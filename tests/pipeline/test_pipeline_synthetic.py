@@ -8,7 +8,7 @@ import pytest
 from proba.errors import GeometryError
 from proba.evaluation import evaluate
 from proba.matches import ImageInfo, Matches
-from proba.pipeline import SolveOptions, solve_matches
+from proba.pipeline import Observer, SolveOptions, solve_matches
 from proba.refine import RefineOptions, WorldOptions
 from proba.solver import SolverOptions
 from proba.synthetic import make_scene, scene_matches
@@ -33,18 +33,14 @@ def test_a_flat_scene_is_warned_about():
     assert any(note.kind == "flat scene" for note in notes)
 
 
-class Watch:
+class Watch(Observer):
     """Collects how many iterations solves have."""
 
     def __init__(self):
         self.iterations = set()
 
-    def piece(self, index, total, graph): ...
-
     def iteration(self, progress):
         self.iterations.add(progress.iterations)
-
-    def stage(self, text): ...
 
 
 @pytest.mark.parametrize(("longer", "expected"), [(2, {100, 200}), (1, {100})])

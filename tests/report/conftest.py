@@ -50,6 +50,7 @@ class Finished:
                 )
                 for name, chosen, pruned_at, share in worlds
             ],
+            attempt=0,
             iterations=40,
             surviving_share=0.95,
             noise_px=NOISE_PX,

@@ -7,6 +7,7 @@ import pytest
 from browser import NASTY
 
 from proba import api
+from proba.history.recorder import Recorder
 from proba.io.ground_truth import save_ground_truth
 from proba.pipeline import SolveOptions, SolveResult
 from proba.refine import RefineOptions, TrackOptions
@@ -43,5 +44,5 @@ def result(tmp_path_factory) -> Result:
         solver=SolverOptions(iterations=ITERATIONS, hypotheses="cold", keep=((0.5, 1),)),
         refine=RefineOptions(tracks=TrackOptions(adjusted=1000, final=1500, points=2000)),
     )
-    solved = api.solve(matches, out=root / "out", images=root / "images", options=options)
+    solved = api.solve(matches, out=root / "out", images=root / "images", options=options, observer=Recorder())
     return Result(root / "out", root / "images", root / "gt.json", solved)

@@ -7,10 +7,10 @@ import torch
 from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
 from proba.graph import build_view_graphs
+from proba.history.evolution import blend, gentle_alignment, load_evolutions, save_evolutions
+from proba.history.recorder import Recorder
 from proba.solver import SolverOptions, solve_graph
 from proba.synthetic import make_scene, scene_matches
-from proba.viewer.evolution import blend, gentle_alignment, load_evolutions, save_evolutions
-from proba.viewer.recorder import Recorder
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,12 @@ from proba.align import (
 from proba.cli.options import OUT
 from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
+from proba.history.evolution import EVOLUTION_FILE, load_evolutions, save_evolutions
 from proba.io.atomic import atomic_write_text
 from proba.io.photo_folder import photo_folder
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.reconstruction import Reconstruction
 from proba.report import prepare_output, redraw_scenes
-from proba.viewer.evolution import EVOLUTION_FILE, load_evolutions, save_evolutions
 
 
 def main(
@@ -131,7 +131,11 @@ def _write(folder: Path, target: Path, pieces: list[_Piece]) -> None:
 def _move_history(source: Path, target: Path, pieces: list[_Piece]) -> None:
     """The history ends in the result, so it moves with it."""
     evolutions = load_evolutions(source)
-    for evolution, piece in zip(evolutions, pieces, strict=False):
+    piece_of = {tuple(piece.reconstruction.image_names): piece for piece in pieces}
+    for evolution in evolutions:
+        piece = piece_of.get(tuple(evolution.image_names))
+        if piece is None:
+            continue
         poses = np.zeros((*evolution.cam_from_world.shape[:2], 4, 4))  # [F, N, 4, 4]
         poses[..., :3, :], poses[..., 3, 3] = evolution.cam_from_world, 1
         evolution.cam_from_world = piece.new_from_old.apply_to_poses(poses)[..., :3, :].astype(np.float32)

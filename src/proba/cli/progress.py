@@ -7,10 +7,11 @@ import sys
 from tqdm import tqdm
 
 from proba.graph import ViewGraph
+from proba.pipeline import Observer
 from proba.solver import Progress
 
 
-class ProgressBar:
+class ProgressBar(Observer):
     """Shows the solver's loss, median pixel error, field of view and time left."""
 
     def __init__(self, *, quiet: bool = False):

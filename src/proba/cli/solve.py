@@ -13,6 +13,7 @@ from proba.cameras import Focal, Share
 from proba.cli.live import linger, live_viewer, watch
 from proba.cli.options import OUT
 from proba.cli.progress import ProgressBar
+from proba.history.recorder import Recorder
 from proba.kernels import Device
 from proba.pipeline import SolveOptions, Together
 from proba.report import folder_summary
@@ -89,7 +90,7 @@ def solve_to_folder(
             options=options,
             threads=threads,
             resume=resume,
-            observer=Together(bar, watch(viewer)),
+            observer=Together(bar, watch(viewer), Recorder()),
             seconds_before=seconds_before,
         )
     print(folder_summary(out))

@@ -10,10 +10,10 @@ import numpy as np
 from PIL import Image
 
 from proba.errors import InputError
+from proba.history.evolution import State, blend
 from proba.io.atomic import atomic_path
 from proba.viewer import palette
 from proba.viewer.drawing import frustum_lines, frustums, shown_radius
-from proba.viewer.evolution import State, blend
 from proba.viewer.raster import Canvas, Eye, write_text
 from proba.viewer.scene import PieceScene
 
@@ -113,7 +113,7 @@ def _states(scene: PieceScene, options: FilmOptions) -> list[State]:
         raise InputError(
             "This result has no history (evolution.npz). Run `proba solve` or `proba run` again to make one."
         )
-    names = [world["name"] for world in evolution.worlds]
+    names = [world.name for world in evolution.worlds]
     if options.world is not None and options.world not in names:
         raise InputError(f"There is no hypothesis {options.world!r}; this result has {', '.join(names)}.")
     world = evolution.told if options.world is None else names.index(options.world)

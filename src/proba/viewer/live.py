@@ -7,18 +7,19 @@ import time
 import numpy as np
 
 from proba.graph import ViewGraph
+from proba.history.evolution import State
+from proba.history.recorder import PixelSample
+from proba.pipeline import Observer
 from proba.solver import Progress
 from proba.viewer import palette
-from proba.viewer.evolution import State
 from proba.viewer.framing import frame_scene
-from proba.viewer.recorder import PixelSample
 from proba.viewer.server import Stage, Viewer
 
 SECONDS_BETWEEN = 0.25
 """The solver waits while a moment is drawn, so there are not too many."""
 
 
-class LiveView:
+class LiveView(Observer):
     """An observer that shows the best world of the moment."""
 
     def __init__(self, viewer: Viewer):

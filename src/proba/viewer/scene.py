@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from proba.errors import InputError
+from proba.history.evolution import EVOLUTION_FILE, Evolution, load_evolutions
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.io.photo_folder import find_photo_folder
 from proba.io.ply import read_ply
@@ -16,7 +17,6 @@ from proba.io.reconstruction_folder import load_reconstruction
 from proba.reconstruction import Reconstruction
 from proba.viewer import palette
 from proba.viewer.chunks import Chunks, cut
-from proba.viewer.evolution import EVOLUTION_FILE, Evolution, load_evolutions
 from proba.viewer.framing import Framing, align_cameras, frame_scene
 from proba.viewer.photos import Photos
 
@@ -205,9 +205,9 @@ class PieceScene:
         """One line on a hypothesis."""
         assert self.evolution is not None
         world = self.evolution.worlds[index]
-        loss = f"loss {world['loss']:.2f}" if world["loss"] is not None and np.isfinite(world["loss"]) else "no loss"
-        fate = "chosen" if world["chosen"] else f"left at {world['pruned_at']}" if world["pruned_at"] else "kept"
-        return f"{world['name']} ({loss}, {fate})"
+        loss = f"loss {world.loss:.2f}" if world.loss is not None and np.isfinite(world.loss) else "no loss"
+        fate = "chosen" if world.chosen else f"left at {world.pruned_at}" if world.pruned_at else "kept"
+        return f"{world.name} ({loss}, {fate})"
 
 
 def _plus_minus(std: float, form: str) -> str:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from proba.errors import InputError
+from proba.history.evolution import State
 from proba.viewer import palette
 from proba.viewer.chunks import Chunks
 from proba.viewer.drawing import MAGNIFIED, TRUTH_SIZE, shown_radius
-from proba.viewer.evolution import State
 from proba.viewer.framing import VIEW_FOV_DEG, Framing
 from proba.viewer.scene import PieceScene
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from proba.dense import sample_maps
 from proba.geometry import se3
 from proba.graph import ViewGraph
-from proba.matches import ImageInfo, Matches
-from proba.pipeline import Piece
+from proba.history.evolution import EVOLUTION_FILE, Evolution, WorldHistory, save_evolutions
+from proba.pipeline import Observer, Piece
 from proba.reconstruction import Reconstruction
-from proba.refine.triangulate import sample_maps
 from proba.solver import Progress
 from proba.solver.problem import Problem
-from proba.viewer.evolution import Evolution
 
 MAX_POINTS = 3000
 EARLY_SHARE, EARLY_STEPS, STEPS = 0.1, 240, 60
@@ -90,10 +89,9 @@ def _corners(image: np.ndarray, relative: np.ndarray, level: int) -> tuple[np.nd
 
 
 class _Tape:
-    """The notes of one connected piece."""
+    """The notes of one search of a connected piece."""
 
-    def __init__(self, images: list[ImageInfo]):
-        self.images = images
+    def __init__(self) -> None:
         self.notes: list[_Note] = []
         self.problem: Problem | None = None
         self._due = 0.0
@@ -102,8 +100,6 @@ class _Tape:
         if self.problem is None:
             self.problem = progress.problem
             self.sample = PixelSample(progress.problem)
-        if self.notes and progress.iteration < self.notes[-1].iteration:  # the solver starts again
-            self.notes, self._due = [], 0.0
         if progress.iteration < self._due and progress.iteration != progress.iterations:
             return
         early = progress.iteration < EARLY_SHARE * progress.iterations
@@ -125,18 +121,19 @@ class _Tape:
         assert self.problem is not None
         worlds = self._worlds(piece)
         frames = [
-            (k, note, note.names.index(world["name"]))
+            (k, note, note.names.index(world.name))
             for k, world in enumerate(worlds)
-            for note in self._of_world(world["name"], only_last=world["pruned_at"] is not None)
+            for note in self._of_world(world.name, only_last=world.pruned_at is not None)
         ]
-        refined = self._refined(piece.reconstruction)
+        rec = piece.reconstruction
+        refined = self._refined(rec)
         log_tan = np.stack([note.log_tan[b] for _, note, b in frames])[:, self.problem.camera_of_image.numpy()]
         weight = np.stack([note.edge_weight[b] for _, note, b in frames])  # [F, E]
         log_depth, log_variance = np.stack([note.samples[b].T for _, note, b in frames], axis=1)  # [F, P]
         poses = self._cam_from_world([note.parent_from_child[b] for _, note, b in frames])
         evolution = Evolution(
-            image_names=[info.name for info in self.images],
-            size_px=np.array([[info.width, info.height] for info in self.images]),
+            image_names=rec.image_names,
+            size_px=np.array([[rec.cameras[k].width, rec.cameras[k].height] for k in rec.camera_of_image]),
             edges=self.problem.graph.edges.astype(np.int32),
             point_image=self.sample.image.astype(np.int32),
             point_xy=self.sample.xy.astype(np.float32),
@@ -146,22 +143,29 @@ class _Tape:
             loss=np.array([*(note.loss[b] for _, note, b in frames), np.nan], np.float32),
             cam_from_world=np.concatenate([poses, refined[0][None]]).astype(np.float32),
             tan=np.concatenate([np.exp(log_tan), refined[1][None]]).astype(np.float32),
-            edge_weight=np.concatenate([weight, weight[-1:]]).astype(np.float16),
+            edge_weight=np.concatenate([weight, [[edge.weight for edge in rec.edges]]]).astype(np.float16),
             log_depth=np.concatenate([log_depth, refined[2][None]]).astype(np.float16),
             log_sigma=(np.concatenate([log_variance, refined[3][None]]) / 2).astype(np.float16),
         )
         evolution.align()
         return evolution
 
-    def _worlds(self, piece: Piece) -> list[dict]:
+    def _worlds(self, piece: Piece) -> list[WorldHistory]:
+        """The worlds that were seen, and the chosen one even if the refinement made it."""
         first = self.notes[0]
         still = (first.iteration == 0) & (first.parent_from_child[..., 3] == 0).all((1, 2))  # [B]
         cold = dict(zip(first.names, still.tolist(), strict=True))
-        keys = ("name", "loss", "chosen", "pruned_at", "epipolar_share")
         return [
-            {key: getattr(hypothesis, key) for key in keys} | {"cold": cold.get(hypothesis.name, False)}
+            WorldHistory(
+                name=hypothesis.name,
+                loss=hypothesis.loss,
+                chosen=hypothesis.chosen,
+                pruned_at=hypothesis.pruned_at,
+                epipolar_share=hypothesis.epipolar_share,
+                cold=cold.get(hypothesis.name, False),
+            )
             for hypothesis in piece.hypotheses
-            if any(hypothesis.name in note.names for note in self.notes)
+            if hypothesis.chosen or any(hypothesis.name in note.names for note in self.notes)
         ]
 
     def _of_world(self, name: str, *, only_last: bool) -> list[_Note]:
@@ -170,7 +174,7 @@ class _Tape:
 
     def _cam_from_world(self, parent_from_child: list[np.ndarray]) -> np.ndarray:  # [F, N, 3, 4]
         assert self.problem is not None
-        motion = np.tile(np.eye(4), (len(parent_from_child), len(self.images), 1, 1))  # [F, N, 4, 4]
+        motion = np.tile(np.eye(4), (len(parent_from_child), self.problem.n_images, 1, 1))  # [F, N, 4, 4]
         motion[:, :, :3] = np.stack(parent_from_child)
         return se3.inverse(self.problem.tree.compose(torch.from_numpy(motion))).numpy()[:, :, :3]
 
@@ -187,23 +191,30 @@ class _Tape:
         return rec.cam_from_world[:, :3], tan, log_depth, log_variance
 
 
-class Recorder:
-    """An observer that keeps a light history of every piece."""
+class Recorder(Observer):
+    """An observer that keeps a light history of every piece, and writes it beside the results."""
 
-    def __init__(self, matches: Matches):
-        self._images = matches.images
-        self._tapes: list[_Tape] = []
+    def __init__(self) -> None:
+        self.evolutions: list[Evolution] = []
+        """One history for each finished piece, but none for one that was resumed after its last iteration."""
+        self._tapes: dict[int, _Tape] = {}  # by attempt
+        self._attempt = 0
 
     def piece(self, index: int, total: int, graph: ViewGraph) -> None:
-        self._tapes.append(_Tape([self._images[k] for k in graph.images]))
+        if index == 0:
+            self.evolutions = []
+        self._tapes, self._attempt = {}, 0
+
+    def attempt(self, number: int) -> None:
+        self._attempt = number
 
     def iteration(self, progress: Progress) -> None:
-        self._tapes[-1].add(progress)
+        self._tapes.setdefault(self._attempt, _Tape()).add(progress)
 
-    def stage(self, text: str) -> None: ...
+    def solved(self, piece: Piece) -> None:
+        if piece.attempt in self._tapes:
+            self.evolutions.append(self._tapes[piece.attempt].evolution(piece))
+        self._tapes = {}
 
-    def evolutions(self, pieces: Sequence[Piece]) -> list[Evolution]:
-        """One history a finished piece; none if one was resumed after its last iteration."""
-        tape_of = {tuple(info.name for info in tape.images): tape for tape in self._tapes if tape.notes}
-        found = [tape_of.get(tuple(piece.reconstruction.image_names)) for piece in pieces]
-        return [tape.evolution(piece) for tape, piece in zip(found, pieces, strict=True) if tape]
+    def written(self, folder: Path) -> None:
+        save_evolutions(folder / EVOLUTION_FILE, self.evolutions)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,19 @@ class State:
     title: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorldHistory:
+    """One world that the solver followed, see `proba.pipeline.Hypothesis`."""
+
+    name: str
+    loss: float | None
+    chosen: bool
+    pruned_at: int | None
+    epipolar_share: float | None = None
+    cold: bool = False
+    """Whether it began with no idea of the poses."""
+
+
 @dataclass(kw_only=True)
 class Evolution:
     """F frames of N images, E edges and P sampled pixels."""
@@ -51,9 +64,7 @@ class Evolution:
     edges: np.ndarray  # [E, 2] int
     point_image: np.ndarray  # [P] int
     point_xy: np.ndarray  # [P, 2] float32, about the image centre in units of half the longest side
-    worlds: list[dict]
-    """One a hypothesis: `name`, `loss`, `chosen`, `pruned_at` (iteration, or None), `cold` (whether it began with no
-    idea of the poses), `epipolar_share` (or None)."""
+    worlds: list[WorldHistory]
     world: np.ndarray  # [F] int, index into worlds; -1 for the refined result
     iteration: np.ndarray  # [F] int
     loss: np.ndarray  # [F] float32; NaN where unknown
@@ -66,20 +77,23 @@ class Evolution:
     @property
     def chosen(self) -> int:
         """Index of the world the result comes from."""
-        return next((k for k, world in enumerate(self.worlds) if world["chosen"]), 0)
+        return next((k for k, world in enumerate(self.worlds) if world.chosen), 0)
 
     @property
     def told(self) -> int:
-        """Index of the world whose story is told: the chosen one, or, if that was seeded from two-view geometry, the
-        best one that began cold."""
-        cold = [k for k, w in enumerate(self.worlds) if w["cold"] and w["pruned_at"] is None]
-        if self.chosen in cold or not cold:
+        """Index of the world whose story is told: the chosen one if it began cold, else the best one that did.
+
+        A world seeded from two-view geometry shows little on its way, and one that the refinement grew has no frames.
+        """
+        followed = [k for k, w in enumerate(self.worlds) if w.pruned_at is None and (self.world == k).any()]
+        cold = [k for k in followed if self.worlds[k].cold]
+        if self.chosen in cold or not followed or (self.chosen in followed and not cold):
             return self.chosen
-        return max(cold, key=lambda k: self.worlds[k]["epipolar_share"] or 0.0)
+        return max(cold or followed, key=lambda k: self.worlds[k].epipolar_share or 0.0)
 
     def timeline(self, world: int) -> np.ndarray:
         """Frames [S] of a world from its start on; the refined result is the last of one that lived to the end."""
-        alive = self.worlds[world]["pruned_at"] is None
+        alive = self.worlds[world].pruned_at is None
         return np.flatnonzero((self.world == world) | ((self.world == -1) & alive))
 
     def points(self, frame: int, which: slice = slice(None)) -> np.ndarray:  # [P, 3]
@@ -114,9 +128,9 @@ class Evolution:
         """What a frame shows, in one line."""
         fov = f"field of view {self.fov_deg(frame):.1f}°"
         if self.world[frame] < 0:
-            return f"refined, from {self.worlds[self.chosen]['name']} · {fov}"
+            return f"refined, from {self.worlds[self.chosen].name} · {fov}"
         loss = f"loss {self.loss[frame]:.2f} · " if np.isfinite(self.loss[frame]) else ""
-        return f"{self.worlds[self.world[frame]]['name']} · iteration {self.iteration[frame]} · {loss}{fov}"
+        return f"{self.worlds[self.world[frame]].name} · iteration {self.iteration[frame]} · {loss}{fov}"
 
     def align(self) -> None:
         """Move every frame to the last one, which must be the refined result."""
@@ -171,6 +185,8 @@ def save_evolutions(path: str | Path, evolutions: Sequence[Evolution]) -> None:
     for k, evolution in enumerate(evolutions):
         for field in fields(evolution):
             value = getattr(evolution, field.name)
+            if field.name == "worlds":
+                value = [asdict(world) for world in value]
             is_array = isinstance(value, np.ndarray)
             arrays[f"{field.name}_{k}"] = value if is_array else np.array(json.dumps(value))
     with atomic_path(path) as temporary:
@@ -187,6 +203,8 @@ def load_evolutions(path: str | Path) -> list[Evolution]:
                 raise ValueError(f"version {header['version']}, not {VERSION}")
             names = [field.name for field in fields(Evolution)]
             pieces = [{name: _value(file[f"{name}_{k}"]) for name in names} for k in range(header["pieces"])]
+            for piece in pieces:
+                piece["worlds"] = [WorldHistory(**world) for world in piece["worlds"]]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is damaged or of another version ({error}). Delete it, or run again.") from error
     return [Evolution(**piece) for piece in pieces]
