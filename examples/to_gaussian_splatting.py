@@ -1,9 +1,10 @@
 """A result as the start of Gaussian splatting: cameras and one Gaussian a point, in the tensors that gsplat takes.
 
-python examples/to_gaussian_splatting.py RESULT START.npz
+proba export RESULT --to colmap-undistorted --out SPLAT
+python examples/to_gaussian_splatting.py SPLAT START.npz
 
-For programs that read files you need no code: COLMAP readers (3DGS, gsplat's examples) take RESULT/sparse/0 as it is,
-nerfstudio takes what `proba export RESULT --to nerfstudio` writes.
+Programs that read files need no code: trainers of 3D Gaussian splatting take the folder SPLAT, nerfstudio takes what
+`proba export RESULT --to nerfstudio` writes.
 """
 
 import sys
@@ -17,16 +18,16 @@ import proba
 def gsplat_inputs(rec: proba.Reconstruction) -> dict[str, np.ndarray]:
     """Arguments of `gsplat.rasterization`. COLMAP's pixels, OpenCV's axes and wxyz quaternions are gsplat's too."""
     if any(camera.model.endswith("RADIAL") for camera in rec.cameras):
-        print("the photos are distorted: undistort them first, e.g. with pycolmap.undistort_images")
+        print("the photos are distorted: give what `proba export RESULT --to colmap-undistorted` wrote")
     matrices = np.zeros((len(rec), 3, 3), np.float32)
     for k in range(len(rec)):
         camera = rec.camera(k)
         (fx, fy), (cx, cy) = camera.focal_px, camera.principal_point_px
         matrices[k] = [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]
     xyz = rec.points.xyz.astype(np.float32)  # [P, 3]
-    # A Gaussian is as large as the gap to its neighbours, but not smaller than the point is uncertain.
+    # A Gaussian is as large as the gap to its neighbours, but not smaller than its uncertainty, where that is known.
     gap = cKDTree(xyz).query(xyz, k=4)[0][:, 1:].mean(axis=1)  # [P]
-    size = np.maximum(gap, rec.points.sigma)
+    size = np.fmax(gap, rec.points.sigma)
     return {
         "means": xyz,
         "quats": np.tile(np.float32([1, 0, 0, 0]), (len(xyz), 1)),  # [P, 4]

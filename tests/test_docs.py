@@ -79,20 +79,31 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(file), f"{page.name}: {target}"
 
 
+def check_commands(line: str, place: str) -> None:
+    """Every `proba ...` in a line names a command, options that it has, and choices that they offer."""
+    for command, rest in COMMAND.findall(line):
+        assert command.split()[0] in COMMANDS, f"{place}: {line}"
+        known = flags(command)
+        words = rest.split()
+        for k, word in enumerate(words):
+            if not re.fullmatch(r"--?[a-z][a-z-]*", word):
+                continue
+            assert word in known, f"{place}: {line}: no option {word}"
+            allowed = choices(command, word)
+            if allowed and k + 1 < len(words):
+                assert words[k + 1].strip("`'\".,;:)") in allowed, f"{place}: {line}"
+
+
 @every_page
 def test_commands_and_their_options_exist(page):
     for line in code(page.read_text(encoding="utf-8")):
-        for command, rest in COMMAND.findall(line):
-            assert command.split()[0] in COMMANDS, f"{page.name}: {line}"
-            known = flags(command)
-            words = rest.split()
-            for k, word in enumerate(words):
-                if not re.fullmatch(r"--?[a-z][a-z-]*", word):
-                    continue
-                assert word in known, f"{page.name}: {line}: no option {word}"
-                allowed = choices(command, word)
-                if allowed and k + 1 < len(words):
-                    assert words[k + 1].strip("`'\".,;:)") in allowed, f"{page.name}: {line}"
+        check_commands(line, page.name)
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_commands_in_examples_exist(example):
+    for line in (ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or "").splitlines():
+        check_commands(line.replace("`", " "), example.name)
 
 
 @every_page
