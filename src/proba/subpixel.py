@@ -97,10 +97,31 @@ def _normalise(values):
 
 
 @cached_njit(nogil=True)
-def _extreme_eigenvalue(matrix, sign):
-    """Of the upper left 2 x 2 of a symmetric matrix: the smaller (-1) or the larger one (1)."""
-    half, difference = 0.5 * (matrix[0, 0] + matrix[1, 1]), 0.5 * (matrix[0, 0] - matrix[1, 1])
-    return half + sign * np.sqrt(difference**2 + matrix[0, 1] ** 2)
+def _template(grey, x0, y0, radius, template, slope):
+    """Grey values [P] around a point, and their slopes [P, 2 or 6] with respect to a shift and an affine map."""
+    k = 0
+    for dy in range(-radius, radius + 1):
+        for dx in range(-radius, radius + 1):
+            x, y = x0 + dx, y0 + dy
+            template[k] = _bilinear(grey, x, y)
+            slope_x = 0.5 * (_bilinear(grey, x + 1, y) - _bilinear(grey, x - 1, y))
+            slope_y = 0.5 * (_bilinear(grey, x, y + 1) - _bilinear(grey, x, y - 1))
+            slope[k, 0], slope[k, 1] = slope_x, slope_y
+            if slope.shape[1] > 2:
+                slope[k, 2], slope[k, 3] = slope_x * dx, slope_x * dy
+                slope[k, 4], slope[k, 5] = slope_y * dx, slope_y * dy
+            k += 1
+
+
+@cached_njit(nogil=True)
+def _warped(grey, u, v, warp, radius, patch):
+    """Grey values [P] around a point, on a grid that an affine map has bent."""
+    k = 0
+    for dy in range(-radius, radius + 1):
+        for dx in range(-radius, radius + 1):
+            x, y = u + warp[0, 0] * dx + warp[0, 1] * dy, v + warp[1, 0] * dx + warp[1, 1] * dy
+            patch[k] = _bilinear(grey, x, y)
+            k += 1
 
 
 @cached_njit(nogil=True)
@@ -116,18 +137,7 @@ def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, rad
         x0, y0 = points_i[m]
         if min(x0, y0) < radius + 1 or x0 > width_i - radius - 3 or y0 > height_i - radius - 3:
             continue
-        k = 0
-        for dy in range(-radius, radius + 1):
-            for dx in range(-radius, radius + 1):
-                x, y = x0 + dx, y0 + dy
-                template[k] = _bilinear(grey_i, x, y)
-                slope_x = 0.5 * (_bilinear(grey_i, x + 1, y) - _bilinear(grey_i, x - 1, y))
-                slope_y = 0.5 * (_bilinear(grey_i, x, y + 1) - _bilinear(grey_i, x, y - 1))
-                slope[k, 0], slope[k, 1] = slope_x, slope_y
-                if bend > 0:
-                    slope[k, 2], slope[k, 3] = slope_x * dx, slope_x * dy
-                    slope[k, 4], slope[k, 5] = slope_y * dx, slope_y * dy
-                k += 1
+        _template(grey_i, x0, y0, radius, template, slope)
         contrast = _normalise(template)
         for c in range(slope.shape[1]):
             slope[:, c] -= slope[:, c].mean()  # brightness is free
@@ -152,12 +162,7 @@ def _search(grey_i, grey_j, points_i, points_j, affine, correlation, std_px, rad
             if outside or abs(u - points_j[m, 0]) > max_move or abs(v - points_j[m, 1]) > max_move:
                 correlation[m] = -1.0
                 break
-            k = 0
-            for dy in range(-radius, radius + 1):
-                for dx in range(-radius, radius + 1):
-                    x, y = u + warp[0, 0] * dx + warp[0, 1] * dy, v + warp[1, 0] * dx + warp[1, 1] * dy
-                    patch[k] = _bilinear(grey_j, x, y)
-                    k += 1
+            _warped(grey_j, u, v, warp, radius, patch)
             if _normalise(patch) <= 1e-6:
                 correlation[m] = -1.0
                 break

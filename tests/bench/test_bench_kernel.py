@@ -2,12 +2,12 @@
 
 import pytest
 
-from proba.bench.kernel import random_problem, run_kernel_benchmark
+from proba.bench.kernel import matches_per_call, random_problem, run_kernel_benchmark
 
 
 def test_benchmark_fields():
     problem = random_problem(images=4, edges=4, matches=100, cells=4, batch=64)
-    assert problem.matches_per_call() == 4 * 64 * 2
+    assert matches_per_call(problem) == 4 * 64 * 2
     result = run_kernel_benchmark(problem=problem, repeats=2, with_compile=False)
     assert result["ratio_eager"] == pytest.approx(result["fused_2"] / result["eager"])
     assert 0 < result["peak_share"] < 1

@@ -27,9 +27,9 @@ def main() -> None:
     evaluator = cuda.Evaluator()
     for name, (options, settings) in CASES.items():
         problem = random_problem(images=3, edges=3, dtype=torch.float64, **settings)
-        exact = evaluate(*problem.arguments(), options)
-        first = evaluator(*problem.arguments(), options)
-        again = evaluator(*problem.arguments(), options)
+        exact = evaluate(problem, options)
+        first = evaluator(problem, options)
+        again = evaluator(problem, options)
         for field in FIELDS:
             expected, got = getattr(exact, field), getattr(first, field).double()
             assert got.shape == expected.shape, (name, field)

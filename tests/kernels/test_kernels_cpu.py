@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numba
@@ -9,24 +10,24 @@ import numpy as np
 import pytest
 import torch
 
-from proba.bench.kernel import KernelProblem, random_problem
-from proba.kernels import Workspace, cpu
-from proba.objective import EdgeEvaluation, ObjectiveOptions, evaluate
+from proba.bench.kernel import random_problem
+from proba.kernels import Workspace, cpu, edges
+from proba.objective import EdgeEvaluation, Minibatch, ObjectiveOptions, evaluate
 
 FIELDS = [field.name for field in dataclasses.fields(EdgeEvaluation)]
 TOLERANCE = 1e-5
 """Largest error of a tensor, relative to its largest element."""
 
 
-def small_problem(**changes) -> KernelProblem:
+def small_problem(**changes) -> Minibatch:
     settings = {"images": 4, "edges": 5, "matches": [40, 200, 1, 7, 33], "worlds": 2, "cells": 5, "batch": 150}
     return random_problem(**{**settings, **changes, "dtype": torch.float64})
 
 
-def assert_agrees(problem: KernelProblem, options: ObjectiveOptions | None = None, tolerance: float = TOLERANCE):
-    exact = evaluate(*problem.arguments(), options)
+def assert_agrees(problem: Minibatch, options: ObjectiveOptions | None = None, tolerance: float = TOLERANCE):
+    exact = evaluate(problem, options)
     for threads in (1, 2, 3):
-        result = cpu.evaluate(*problem.arguments(), options, threads=threads)
+        result = cpu.evaluate(problem, options, threads=threads)
         for name in FIELDS:
             expected, got = getattr(exact, name), getattr(result, name).double()
             if name == "inlier_loss":  # of an edge without inliers it is arbitrary
@@ -92,7 +93,7 @@ def test_extreme_depths_stay_finite():
     problem.maps[:, 1, ..., 0] = -50.0
     problem.maps[:, 2, ..., 1] = 90.0
     problem.maps[:, 3, ..., 1] = -90.0
-    result = cpu.evaluate(*problem.arguments())
+    result = cpu.evaluate(problem)
     assert all(getattr(result, name).isfinite().all() for name in FIELDS)
 
 
@@ -106,10 +107,10 @@ def test_coordinates_outside_the_image_use_the_border_cells():
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_same_call_gives_the_same_bits(threads):
     problem = random_problem(images=6, edges=15, matches=300, worlds=3, cells=32, batch=200)
-    first = cpu.evaluate(*problem.arguments(), threads=threads)
+    first = cpu.evaluate(problem, threads=threads)
     workspace = Workspace()
     for _ in range(3):
-        again = cpu.evaluate(*problem.arguments(), threads=threads, workspace=workspace)
+        again = cpu.evaluate(problem, threads=threads, workspace=workspace)
         assert all(torch.equal(getattr(first, name), getattr(again, name)) for name in FIELDS)
 
 
@@ -117,25 +118,24 @@ def test_workspace_is_reused_and_a_change_of_shape_is_no_problem():
     workspace = Workspace()
     large = small_problem(cells=5)
     small = small_problem(cells=2, worlds=1)
-    first = cpu.evaluate(*large.arguments(), workspace=workspace)
-    second = cpu.evaluate(*large.arguments(), workspace=workspace)
+    first = cpu.evaluate(large, workspace=workspace)
+    second = cpu.evaluate(large, workspace=workspace)
     assert first.grad_maps.data_ptr() == second.grad_maps.data_ptr()
-    third = cpu.evaluate(*small.arguments(), workspace=workspace)
-    assert torch.equal(third.grad_maps, cpu.evaluate(*small.arguments()).grad_maps)
+    third = cpu.evaluate(small, workspace=workspace)
+    assert torch.equal(third.grad_maps, cpu.evaluate(small).grad_maps)
 
 
 def test_edge_weights_may_be_shared_by_worlds():
     problem = small_problem()
-    packed, start, batch, maps, log_tan, j_from_i, edge_weight, level = problem.arguments()
-    shared = cpu.evaluate(packed, start, batch, maps, log_tan, j_from_i, edge_weight[0], level)
-    repeated = edge_weight[:1].repeat(2, 1)
-    spelled = cpu.evaluate(packed, start, batch, maps, log_tan, j_from_i[..., :3, :], repeated, level)
+    shared = cpu.evaluate(replace(problem, edge_weight=problem.edge_weight[0]))
+    repeated = problem.edge_weight[:1].repeat(2, 1)
+    spelled = cpu.evaluate(replace(problem, edge_weight=repeated, j_from_i=problem.j_from_i[..., :3, :]))
     assert torch.equal(shared.grad_pose, spelled.grad_pose)
 
 
 def test_chunks_have_about_the_same_number_of_matches():
     count = np.array([5, 1000, 0, 300, 20, 700], np.int64)
-    borders = cpu._split(count, 512, np.arange(4), 0, 4)
+    borders = edges.split(count, 512, np.arange(4), 0, 4)
     cost = np.tile(np.minimum(count, 512) + 16, 3)
     shares = [cost[a:b].sum() for a, b in pairwise(borders)]
     assert borders[0] == 0 and borders[-1] == 18
@@ -147,10 +147,10 @@ def test_chunks_have_about_the_same_number_of_matches():
 def test_threads_that_take_turns_get_the_same_number_of_matches(worlds, threads):
     count = np.full(50, 100, np.int64)
     groups = cpu._groups(worlds, threads)
-    assert groups[0] == 0 and groups[-1] == worlds and set(np.diff(groups)) <= {1, cpu.GROUP}
+    assert groups[0] == 0 and groups[-1] == worlds and set(np.diff(groups)) <= {1, edges.GROUP}
     borders = cpu._borders(count, 512, groups, threads)
     assert borders[0] == 0 and borders[-1] == (len(groups) - 1) * len(count)
-    of_group = {1: cpu.WORK_ALONE, cpu.GROUP: cpu.WORK_IN_GROUP * cpu.GROUP}
+    of_group = {1: edges.WORK_ALONE, edges.GROUP: edges.WORK_IN_GROUP * edges.GROUP}
     cost = np.repeat([of_group[size] for size in np.diff(groups)], len(count))
     finished = [0] * threads
     for a, b in pairwise(borders):
@@ -163,10 +163,10 @@ def test_threads_that_take_turns_get_the_same_number_of_matches(worlds, threads)
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_world_is_evaluated_alike_alone_and_in_a_group(threads):
     problem = random_problem(images=6, edges=15, matches=300, worlds=13, cells=32, batch=200)
-    together = cpu.evaluate(*problem.arguments(), threads=threads)
-    packed, start, batch, *of_worlds = problem.arguments()
+    together = cpu.evaluate(problem, threads=threads)
+    of_worlds = ("maps", "log_tan", "j_from_i", "edge_weight", "outlier_level")
     for world in (0, 3, 12):
-        alone = cpu.evaluate(packed, start, batch, *(tensor[world : world + 1] for tensor in of_worlds))
+        alone = cpu.evaluate(replace(problem, **{name: getattr(problem, name)[world, None] for name in of_worlds}))
         for name in FIELDS:
             expected, got = getattr(alone, name)[0], getattr(together, name)[world]
             assert (got - expected).abs().max() <= 1e-5 * expected.abs().max(), name
@@ -174,9 +174,9 @@ def test_a_world_is_evaluated_alike_alone_and_in_a_group(threads):
 
 def test_a_world_that_left_the_numbers_does_not_disturb_its_group():
     problem = random_problem(images=6, edges=15, matches=300, worlds=4, cells=8, batch=200)
-    before = cpu.evaluate(*problem.arguments(), threads=1)
+    before = cpu.evaluate(problem, threads=1)
     problem.maps[1] = math.nan
-    after = cpu.evaluate(*problem.arguments(), threads=1)
+    after = cpu.evaluate(problem, threads=1)
     for world in (0, 2, 3):
         assert all(torch.equal(getattr(before, name)[world], getattr(after, name)[world]) for name in FIELDS)
 

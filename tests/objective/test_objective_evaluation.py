@@ -1,6 +1,7 @@
 """Windows, averages and gradients of the reference objective."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def test_gradients_agree_with_finite_differences(options):
     problem = random_problem(
         images=3, edges=3, matches=[4, 0, 3], worlds=1, cells=2, batch=3, channels=channels, dtype=DOUBLE
     )
-    result = evaluate(*problem.arguments(), options)
+    result = evaluate(problem, options)
     matches = problem.packed.window(problem.start, problem.batch)
 
     def loss(maps, log_tan, j_from_i):
@@ -72,14 +73,14 @@ def test_gradients_agree_with_finite_differences(options):
 
 def test_edge_without_matches_has_no_loss_and_no_gradient():
     problem = random_problem(images=3, edges=3, matches=[4, 0, 3], worlds=2, cells=2, dtype=DOUBLE)
-    result = evaluate(*problem.arguments())
+    result = evaluate(problem)
     assert (result.edge_loss[:, 1] == 0).all() and (result.inlier_share[:, 1] == 0).all()
     assert (result.grad_pose[:, 1] == 0).all() and (result.grad_pose[:, 0] != 0).any()
 
 
 def test_padding_cells_have_no_gradient():
     problem = random_problem(images=4, edges=5, matches=50, worlds=2, cells=3, dtype=DOUBLE)
-    gradient = evaluate(*problem.arguments()).grad_maps
+    gradient = evaluate(problem).grad_maps
     assert (gradient[:, :, -1] == 0).all() and (gradient[:, :, :, -1] == 0).all()
     assert (gradient[:, :, :-1, :-1] != 0).all()
 
@@ -87,18 +88,16 @@ def test_padding_cells_have_no_gradient():
 def test_loss_is_the_mean_over_the_window():
     """Of windows that cover each edge twice over, halves average to the whole."""
     problem = random_problem(images=3, edges=2, matches=8, worlds=1, cells=2, batch=4, dtype=DOUBLE)
-    packed, _, batch, *rest = problem.arguments()
-    halves = [evaluate(packed, torch.tensor([k, k]), batch, *rest).edge_loss for k in (1, 5)]
-    whole = evaluate(packed, torch.tensor([0, 0]), 8, *rest).edge_loss
+    halves = [evaluate(replace(problem, start=torch.tensor([k, k]))).edge_loss for k in (1, 5)]
+    whole = evaluate(replace(problem, start=torch.tensor([0, 0]), batch=8)).edge_loss
     torch.testing.assert_close((halves[0] + halves[1]) / 2, whole)
 
 
 def test_outliers_are_left_out_of_the_inlier_loss():
     problem = random_problem(images=2, edges=1, matches=10, worlds=1, cells=2, outlier_level=math.inf, dtype=DOUBLE)
-    everything = evaluate(*problem.arguments())
+    everything = evaluate(problem)
     torch.testing.assert_close(everything.inlier_loss, everything.edge_loss)
-    arguments = list(problem.arguments())
-    arguments[-1] = everything.edge_loss[0]  # about half the matches are worse than the mean
-    some = evaluate(*arguments)
+    level = everything.edge_loss[0]  # about half the matches are worse than the mean
+    some = evaluate(replace(problem, outlier_level=level))
     assert (some.inlier_loss < everything.inlier_loss).all()
     assert 0.05 < some.inlier_share.item() < 0.95

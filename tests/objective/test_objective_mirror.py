@@ -36,10 +36,3 @@ def test_primary_gets_no_gradient():
 @pytest.mark.parametrize(("iteration", "weight"), [(0, 100.0), (500, 75.0), (2000, 0.0), (9000, 0.0)])
 def test_weight_decays_linearly(iteration, weight):
     assert mirror.mirror_weight(iteration) == weight
-
-
-def test_total_loss_adds_worlds_and_regularisation():
-    primary, mirrored = poses(0), poses(1)
-    world_loss = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-    total = mirror.total_loss(world_loss, primary, mirrored, 1000)
-    torch.testing.assert_close(total, 10 + 50 * mirror.mirror_distance(primary, mirrored).sum())

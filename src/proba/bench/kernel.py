@@ -6,7 +6,6 @@ import json as json_format
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from proba.geometry import se3
 from proba.kernels import cpu
-from proba.objective import ObjectiveOptions, PackedMatches, edge_losses, evaluate
+from proba.objective import Minibatch, ObjectiveOptions, PackedMatches, edge_losses, evaluate
 
 FLOPS_PER_MATCH = 438
 """Additions, multiplications and divisions of the closed forms (`proba.kernels`) for loss and all gradients of one
@@ -41,35 +40,9 @@ PORTFOLIO = 13
 """Worlds that a solve starts with (`proba.solver.hypotheses`): every implementation gets all of them at once."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelProblem:
-    """Input of one evaluation, the same for every implementation."""
-
-    packed: PackedMatches
-    start: Tensor  # [E] int64
-    batch: int
-    maps: Tensor  # [B, N, L+1, L+1, C]
-    log_tan: Tensor  # [B, N, 2]
-    j_from_i: Tensor  # [B, E, 4, 4]
-    edge_weight: Tensor  # [B, E]
-    outlier_level: Tensor  # [B]
-
-    def arguments(self) -> tuple[PackedMatches, Tensor, int, Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Positional arguments of `evaluate`."""
-        return (
-            self.packed,
-            self.start,
-            self.batch,
-            self.maps,
-            self.log_tan,
-            self.j_from_i,
-            self.edge_weight,
-            self.outlier_level,
-        )
-
-    def matches_per_call(self) -> int:
-        """A match that is evaluated in one world counts as one."""
-        return int(self.packed.window_size(self.batch).sum()) * len(self.maps)
+def matches_per_call(problem: Minibatch) -> int:
+    """A match that is evaluated in one world counts as one."""
+    return int(problem.packed.window_size(problem.batch).sum()) * len(problem.maps)
 
 
 def random_problem(
@@ -85,7 +58,7 @@ def random_problem(
     outlier_level: float = 20.0,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
-) -> KernelProblem:
+) -> Minibatch:
     """Random cameras, maps and matches. `matches` is the count of every edge, or of each; `motion` the twists' size."""
     random = torch.Generator().manual_seed(seed)
     pairs = torch.combinations(torch.arange(images), 2)  # [N (N-1) / 2, 2]
@@ -103,7 +76,7 @@ def random_problem(
 
     maps = normal(worlds, images, cells + 1, cells + 1, channels, scale=0.3)
     maps[..., 1] -= 4.0
-    return KernelProblem(
+    return Minibatch(
         packed=PackedMatches(
             edges=pairs[chosen].to(torch.int32),
             offset=count.cumsum(0) - count,
@@ -156,7 +129,7 @@ def _seconds(call: Callable[[], object], clock: Callable[[], float] = time.perf_
 
 def run_kernel_benchmark(
     *,
-    problem: KernelProblem | None = None,
+    problem: Minibatch | None = None,
     repeats: int = 15,
     with_compile: bool = True,
     options: ObjectiveOptions | None = None,
@@ -172,19 +145,19 @@ def run_kernel_benchmark(
         thread against one thread in processor time, which a busy machine distorts least.
     """
     problem = problem or random_problem(worlds=PORTFOLIO)
-    arguments, options = problem.arguments(), options or ObjectiveOptions()
+    options = options or ObjectiveOptions()
     spaces = {1: cpu.Workspace(), 2: cpu.Workspace()}
     pool = ThreadPoolExecutor(1)
     rounds = 5_000_000  # some ten milliseconds: starting a thread must not count
     calls: dict[str, Callable[[], object]] = {
-        "fused_1": lambda: cpu.evaluate(*arguments, options, threads=1, workspace=spaces[1]),
-        "fused_2": lambda: cpu.evaluate(*arguments, options, threads=2, workspace=spaces[2]),
-        "eager": lambda: evaluate(*arguments, options),
+        "fused_1": lambda: cpu.evaluate(problem, options, threads=1, workspace=spaces[1]),
+        "fused_2": lambda: cpu.evaluate(problem, options, threads=2, workspace=spaces[2]),
+        "eager": lambda: evaluate(problem, options),
         "peak": lambda: _on_two_threads(pool, rounds),
     }
     if with_compile:
         compiled = torch.compile(edge_losses)
-        calls["compile"] = lambda: evaluate(*arguments, options, losses=compiled)
+        calls["compile"] = lambda: evaluate(problem, options, losses=compiled)
     threads_before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -204,9 +177,9 @@ def run_kernel_benchmark(
     finally:
         torch.set_num_threads(threads_before)
         pool.shutdown()
-    rate = {name: problem.matches_per_call() / median(seconds[name]) for name in calls if name != "peak"}
+    rate = {name: matches_per_call(problem) / median(seconds[name]) for name in calls if name != "peak"}
     peak = 2 * 2 * 96 * rounds / min(seconds["peak"])
-    useful = FLOPS_PER_MATCH * problem.matches_per_call() / min(seconds["fused_2"])
+    useful = FLOPS_PER_MATCH * matches_per_call(problem) / min(seconds["fused_2"])
     result = {**rate, "ratio_eager": rate["fused_2"] / rate["eager"]}
     if with_compile:
         result["ratio_compile"] = rate["fused_2"] / rate["compile"]

@@ -151,23 +151,6 @@ def to_quaternion(R: Tensor) -> Tensor:
     return row / row.norm(dim=-1, keepdim=True)
 
 
-def from_quaternion(q: Tensor) -> Tensor:
-    """Rotation matrix [..., 3, 3] of the quaternion (w, x, y, z) [..., 4] of any length."""
-    w, x, y, z = (q / q.norm(dim=-1, keepdim=True)).unbind(-1)
-    entries = [
-        1 - 2 * (y * y + z * z),
-        2 * (x * y - w * z),
-        2 * (x * z + w * y),
-        2 * (x * y + w * z),
-        1 - 2 * (x * x + z * z),
-        2 * (y * z - w * x),
-        2 * (x * z - w * y),
-        2 * (y * z + w * x),
-        1 - 2 * (x * x + y * y),
-    ]
-    return torch.stack(entries, dim=-1).unflatten(-1, (3, 3))
-
-
 def _inverse_coefficient(x: Tensor) -> Tensor:
     """(1 - A / (2 B)) / theta^2 of the squared angle x [...], with A and B as in `coefficients`."""
     small, x_series, x_closed, theta = split_small(x, _SERIES_D_BOUND)

@@ -14,7 +14,6 @@ import numba as nb
 import numpy as np
 import torch
 from numba import cuda as numba_cuda
-from torch import Tensor
 
 from proba.errors import InputError
 from proba.jit import cached_njit
@@ -31,9 +30,10 @@ from proba.kernels.blocks import (
     SUM_ROBUST,
     SUMS,
 )
-from proba.kernels.cpu import collect, float32_array
+from proba.kernels.cpu import float32_arrays
+from proba.kernels.edges import collect
 from proba.kernels.math import DENSITY_RANGE, HALF, THREE_HALVES, ZERO, f32
-from proba.objective.evaluation import EdgeEvaluation
+from proba.objective.evaluation import EdgeEvaluation, Minibatch
 from proba.objective.options import ObjectiveOptions
 from proba.objective.packed import PackedMatches
 
@@ -238,60 +238,19 @@ class Evaluator:
         self._matches: tuple[Any, ...] = ()
         self._buffers: dict[str, Any] = {}
 
-    def __call__(
-        self,
-        packed: PackedMatches,
-        start: Tensor,
-        batch: int,
-        maps: Tensor,
-        log_tan: Tensor,
-        j_from_i: Tensor,
-        edge_weight: Tensor,
-        outlier_level: Tensor,
-        options: ObjectiveOptions | None = None,
-    ) -> EdgeEvaluation:
+    def __call__(self, at: Minibatch, options: ObjectiveOptions | None = None) -> EdgeEvaluation:
         options = options or ObjectiveOptions()
         assert options.gaussians == "isotropic", "anisotropic Gaussians exist in the reference objective only"
-        worlds, images, _, _, channels = maps.shape
-        assert channels == 2, f"maps [B, N, L+1, L+1, 2], got {tuple(maps.shape)}"
-        edges, _, count = packed.arrays[:3]
-        num_edges = len(edges)
+        worlds, images, _, _, channels = at.maps.shape
+        assert channels == 2, f"maps [B, N, L+1, L+1, 2], got {tuple(at.maps.shape)}"
+        edges, num_edges = at.packed.arrays[0], at.packed.num_edges
         losses = np.zeros((3, worlds, num_edges), np.float32)
         grad_pose = np.zeros((worlds, num_edges, 3, 4), np.float32)
         grad_tan = np.zeros((worlds, num_edges, 4), np.float32)
         grad_log_tan = np.zeros((worlds, images, 2), np.float32)
-        grad_maps = np.zeros(maps.shape, np.float32)
+        grad_maps = np.zeros(at.maps.shape, np.float32)
         if num_edges and worlds:
-            poses, log_tangent = float32_array(j_from_i), float32_array(log_tan)
-            weight = np.ascontiguousarray(np.broadcast_to(float32_array(edge_weight), (worlds, num_edges)))
-            size = np.minimum(count, batch)
-            window = (
-                *self._upload(packed),
-                cuda.to_device(start.numpy()),
-                batch,
-                cuda.to_device(np.cumsum(size) - size),
-            )
-            samples = self._buffer("samples", (worlds, 4, max(1, int(size.sum()))), np.float32)
-            totals = self._buffer("sums", (worlds, num_edges, SUMS + 1), np.float32)
-            level = np.minimum(float32_array(outlier_level), f32(1e30))
-            w_3d, neutral = f32(options.w_3d), f32(options.measure == "neutral")
-            grid, threads = (num_edges, worlds), _threads(batch)
-            self._kernels["_edge_sums"][grid, threads](
-                *window, cuda.to_device(float32_array(maps)), cuda.to_device(log_tangent), cuda.to_device(poses),
-                cuda.to_device(weight), cuda.to_device(level), w_3d, neutral, f32(options.z_min), samples, totals,
-            )  # fmt: skip
-            sums = totals.copy_to_host()
-            scale = cuda.to_device(_integer_scale(sums[:, :, LARGEST].max(1), 2 * int(size.sum())))
-            grad = self._buffer("grad", maps.shape, np.int64)
-            self._kernels["_scatter"][grid, threads](*window, samples, scale, grad)
-            flat = maps[0].numel()
-            out = self._buffer("out", (worlds, flat), np.float32)
-            self._kernels["_collect_maps"][((flat + THREADS - 1) // THREADS, worlds), THREADS](
-                grad.reshape(worlds, flat), scale, out
-            )
-            measure = THREE_HALVES * neutral * w_3d
-            _finish(sums, count, batch, poses, weight, measure, losses, grad_pose, grad_tan)
-            grad_maps = out.copy_to_host().reshape(maps.shape)
+            grad_maps = self._launch(at, options, losses, grad_pose, grad_tan)
         collect(edges, grad_tan, grad_log_tan)
         edge_loss, inlier_share, inlier_loss = torch.from_numpy(losses)  # [B, E] each
         return EdgeEvaluation(
@@ -302,6 +261,41 @@ class Evaluator:
             grad_maps=torch.from_numpy(grad_maps),
             grad_log_tan=torch.from_numpy(grad_log_tan),
         )
+
+    def _launch(
+        self,
+        at: Minibatch,
+        options: ObjectiveOptions,
+        losses: np.ndarray,
+        grad_pose: np.ndarray,
+        grad_tan: np.ndarray,
+    ) -> np.ndarray:
+        """Fill the arrays, shaped as in `blocks.finish`; returns the gradients of the maps."""
+        maps, log_tan, poses, weight, level = float32_arrays(at)
+        worlds, num_edges = weight.shape
+        count, batch = at.packed.arrays[2], at.batch
+        size = np.minimum(count, batch)
+        first = cuda.to_device(np.cumsum(size) - size)
+        window = (*self._upload(at.packed), cuda.to_device(at.start.numpy()), batch, first)
+        samples = self._buffer("samples", (worlds, 4, max(1, int(size.sum()))), np.float32)
+        totals = self._buffer("sums", (worlds, num_edges, SUMS + 1), np.float32)
+        w_3d, neutral = f32(options.w_3d), f32(options.measure == "neutral")
+        grid, threads = (num_edges, worlds), _threads(batch)
+        unknowns = [cuda.to_device(array) for array in (maps, log_tan, poses, weight, level)]
+        self._kernels["_edge_sums"][grid, threads](
+            *window, *unknowns, w_3d, neutral, f32(options.z_min), samples, totals
+        )
+        sums = totals.copy_to_host()
+        scale = cuda.to_device(_integer_scale(sums[:, :, LARGEST].max(1), 2 * int(size.sum())))
+        grad = self._buffer("grad", maps.shape, np.int64)
+        self._kernels["_scatter"][grid, threads](*window, samples, scale, grad)
+        flat = maps[0].size
+        out = self._buffer("out", (worlds, flat), np.float32)
+        self._kernels["_collect_maps"][((flat + THREADS - 1) // THREADS, worlds), THREADS](
+            grad.reshape(worlds, flat), scale, out
+        )
+        _finish(sums, count, batch, poses, weight, THREE_HALVES * neutral * w_3d, losses, grad_pose, grad_tan)
+        return out.copy_to_host().reshape(maps.shape)
 
     def _upload(self, packed: PackedMatches) -> tuple[Any, ...]:
         if self._packed is not packed:

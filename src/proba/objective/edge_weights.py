@@ -33,8 +33,3 @@ def reliability(edges: Tensor, edge_loss: Tensor, num_images: int) -> Tensor:
 def ema_update(weights: Tensor, reliability: Tensor, rate: float) -> Tensor:
     """W^(t) = (1 - alpha) W^(t-1) + alpha w, [B, E]."""
     return torch.lerp(weights, reliability, rate)
-
-
-def update_rate(iteration: int, *, delay: int = 5000, rate: float = 1e-4) -> float:
-    """alpha^(t): zero until the geometry has settled, then constant."""
-    return rate if iteration > delay else 0.0

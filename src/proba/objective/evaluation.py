@@ -14,6 +14,28 @@ from proba.objective.packed import MatchWindow, PackedMatches
 
 
 @dataclass(frozen=True, kw_only=True)
+class Minibatch:
+    """What one evaluation needs: a window of every edge's matches, and the unknowns of B worlds."""
+
+    packed: PackedMatches
+    """Matches of all edges."""
+    start: Tensor  # [E] int64
+    """First match of each edge's window."""
+    batch: int
+    """Largest number of matches of an edge in the window."""
+    maps: Tensor  # [B, N, L+1, L+1, 2]
+    """Log depth and log variance; with anisotropic Gaussians 8 channels."""
+    log_tan: Tensor  # [B, N, 2]
+    """Log tangent of half the field of view along the longest side."""
+    j_from_i: Tensor  # [B, E, 4, 4] or [B, E, 3, 4]
+    """Relative poses T_ji; the upper left 3 x 3 must be rotations."""
+    edge_weight: Tensor  # [E] or [B, E]
+    """Already normalised."""
+    outlier_level: Tensor  # [B]
+    """Loss at which a match is as likely an outlier; infinite: no outliers."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EdgeEvaluation:
     """Loss of every edge, and the gradient of the world losses sum_e W_e edge_loss_e."""
 
@@ -35,7 +57,7 @@ def edge_losses(
     outlier_level: Tensor,
     options: ObjectiveOptions,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Differentiable `edge_loss`, and `inlier_share`, `inlier_loss`, [B, E] each; shapes as in `evaluate`."""
+    """Differentiable `edge_loss`, and `inlier_share`, `inlier_loss`, [B, E] each; shapes as in `Minibatch`."""
     image_i, image_j = edges.long().unbind(-1)  # [E] each
     x_i, y_i, x_j, y_j = (c.to(maps.dtype) for c in (matches.x_i, matches.y_i, matches.x_j, matches.y_j))  # [E, W]
     sampled_i = terms.sample_maps(maps, image_i, x_i, y_i, extent)  # [B, E, C, W]
@@ -67,41 +89,23 @@ def world_losses(edge_weight: Tensor, edge_loss: Tensor) -> Tensor:
 
 
 def evaluate(
-    packed: PackedMatches,
-    start: Tensor,
-    batch: int,
-    maps: Tensor,
-    log_tan: Tensor,
-    j_from_i: Tensor,
-    edge_weight: Tensor,
-    outlier_level: Tensor,
+    at: Minibatch,
     options: ObjectiveOptions | None = None,
     *,
     losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = edge_losses,
 ) -> EdgeEvaluation:
-    """Losses and gradients of one minibatch in the precision of `maps`.
-
-    Args:
-        packed: matches of all edges.
-        start: [E] int64, first match of each edge's window.
-        batch: largest number of matches of an edge in the window.
-        maps: [B, N, L+1, L+1, 2] log depth and log variance, or 8 channels with anisotropic Gaussians.
-        log_tan: [B, N, 2] log tangent of half the field of view along the longest side.
-        j_from_i: [B, E, 4, 4] or [B, E, 3, 4] relative poses T_ji; the upper left 3 x 3 must be rotations.
-        edge_weight: [E] or [B, E], already normalised.
-        outlier_level: [B] loss at which a match is as likely an outlier; infinite: no outliers.
-        losses: `edge_losses`, or the same function compiled.
-    """
+    """Losses and gradients of one minibatch in the precision of its maps. `losses` may be `edge_losses`, compiled."""
     options = options or ObjectiveOptions()
     expected = {"isotropic": 2, "anisotropic": 8}[options.gaussians]
+    packed, maps = at.packed, at.maps
     assert maps.ndim == 5 and maps.shape[-1] == expected, f"{options.gaussians} maps, got shape {tuple(maps.shape)}"
-    leaves = [t.detach().to(maps.dtype).requires_grad_() for t in (maps, log_tan, j_from_i[..., :3, :])]
+    leaves = [t.detach().to(maps.dtype).requires_grad_() for t in (maps, at.log_tan, at.j_from_i[..., :3, :])]
     with torch.enable_grad():
-        matches = packed.window(start, batch)
+        matches = packed.window(at.start, at.batch)
         edge_loss, inlier_share, inlier_loss = losses(
-            matches, packed.edges, packed.extent, *leaves, outlier_level, options
+            matches, packed.edges, packed.extent, *leaves, at.outlier_level, options
         )  # [B, E] each
-        total = world_losses(edge_weight.to(maps.dtype), edge_loss).sum()  # []
+        total = world_losses(at.edge_weight.to(maps.dtype), edge_loss).sum()  # []
         grad_maps, grad_log_tan, grad_pose = torch.autograd.grad(total, leaves)
     return EdgeEvaluation(
         edge_loss=edge_loss.detach(),

@@ -1,4 +1,4 @@
-"""Mirror symmetry regularisation, Section 3.4 of the paper, and the final objective."""
+"""Mirror symmetry regularisation, Section 3.4 of the paper."""
 
 from __future__ import annotations
 
@@ -19,17 +19,3 @@ def mirror_distance(primary: Tensor, mirrored: Tensor) -> Tensor:
     """
     target = se3.log(se3.mirror(primary)).detach()  # [P, E, 6]
     return (target - se3.log(mirrored)).abs().sum(-1).mean(-1)
-
-
-def total_loss(
-    world_loss: Tensor,
-    primary: Tensor,
-    mirrored: Tensor,
-    iteration: int,
-    *,
-    strength: float = 100.0,
-    duration: int = 2000,
-) -> Tensor:
-    """Eq. `final_loss`, []: the losses [2P] of all worlds and the regularisation of the P mirrored ones."""
-    weight = mirror_weight(iteration, strength=strength, duration=duration)
-    return world_loss.sum() + weight * mirror_distance(primary, mirrored).sum()

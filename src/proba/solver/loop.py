@@ -19,7 +19,7 @@ from proba.graph import ViewGraph
 from proba.kernels.maps import move_maps
 from proba.kernels.poses import PoseTree, move
 from proba.matches import Matches
-from proba.objective import EdgeEvaluation
+from proba.objective import EdgeEvaluation, Minibatch
 from proba.objective.edge_weights import ema_update, reliability
 from proba.objective.mirror import mirror_distance, mirror_weight
 from proba.solution import Solution
@@ -114,17 +114,17 @@ class Solver:
         packed, worlds = self.problem.matches, self.worlds
         rng = np.random.default_rng([self.problem.seed, 2, self.iteration])
         start = torch.from_numpy((rng.random(len(packed.count)) * packed.count.numpy()).astype(np.int64))
-        return self.evaluate(
-            packed,
-            start,
-            int(value_at(self.options.batch, share)),
-            worlds.maps,
-            self.image_log_tan().float(),
-            j_from_i[..., :3, :].float(),
-            weight,
-            (worlds.inlier_loss + worlds.margin).float(),
-            self.options.objective,
+        minibatch = Minibatch(
+            packed=packed,
+            start=start,
+            batch=int(value_at(self.options.batch, share)),
+            maps=worlds.maps,
+            log_tan=self.image_log_tan().float(),
+            j_from_i=j_from_i[..., :3, :].float(),
+            edge_weight=weight,
+            outlier_level=(worlds.inlier_loss + worlds.margin).float(),
         )
+        return self.evaluate(minibatch, self.options.objective)
 
     def image_log_tan(self) -> torch.Tensor:
         """[B, N, 2] from the shared parameters."""
