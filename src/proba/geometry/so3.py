@@ -33,13 +33,6 @@ def hat(w: Tensor) -> Tensor:
     return torch.stack([o, -z, y, z, o, -x, -y, x, o], dim=-1).unflatten(-1, (3, 3))
 
 
-def vee(W: Tensor) -> Tensor:
-    """Inverse of `hat`, of the skew-symmetric part of W [..., 3, 3]. Returns [..., 3]."""
-    return 0.5 * torch.stack(
-        [W[..., 2, 1] - W[..., 1, 2], W[..., 0, 2] - W[..., 2, 0], W[..., 1, 0] - W[..., 0, 1]], dim=-1
-    )
-
-
 def polynomials(series: list[list[float]], x: Tensor) -> Tensor:
     """sum_k series[k][p] x^k of x [...] by Horner's rule, for all P polynomials at once. Returns [..., P]."""
     coefficient = torch.tensor(series, dtype=x.dtype, device=x.device)  # [K, P]
