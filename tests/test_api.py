@@ -124,5 +124,5 @@ def test_reconstruct_keeps_nothing_without_out(tmp_path, monkeypatch):
         Image.fromarray(rng.integers(0, 256, (120, 160, 3), dtype=np.uint8)).save(photos / f"{k}.png")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(proba.GeometryError, match="check that they show the same scene"):
-        proba.reconstruct(photos, matcher="sift")
+        proba.reconstruct(photos, match=proba.MatchOptions(matcher="sift"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photos"]

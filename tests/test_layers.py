@@ -43,7 +43,7 @@ LONG = {  # generated or compiled as a whole
     "kernels/cuda.py:_edge_sums",
     "subpixel.py:_search",
 }
-STILL_LONG = {"api.py:reconstruct", "cli/demo.py:main", "cli/run.py:main", "kernels/cuda.py:__call__"}
+STILL_LONG = {"kernels/cuda.py:__call__"}
 
 
 @cache

@@ -14,43 +14,66 @@ from typing import TYPE_CHECKING, Any
 from proba._version import __version__
 
 if TYPE_CHECKING:
-    from proba.api import reconstruct, solve
+    from proba.api import match, reconstruct, solve
+    from proba.cameras import CameraOptions
     from proba.errors import GeometryError, InputError, ProbaError
+    from proba.graph import GraphOptions
     from proba.history.recorder import Recorder
     from proba.io.matches_h5 import load_matches, save_matches
     from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
     from proba.matches import ImageInfo, Matches, PairMatches
+    from proba.matching import MatchOptions, MatchSummary, PairOptions, VerifyOptions
+    from proba.objective import ObjectiveOptions
     from proba.pipeline import SolveOptions, SolveResult, solve_matches
     from proba.reconstruction import Camera, Points, Reconstruction
+    from proba.refine import RefineOptions
+    from proba.solver import SolverOptions, StepSizes
 
 _MODULES = {
-    "proba.api": ("reconstruct", "solve"),
+    "proba.api": ("match", "reconstruct", "solve"),
+    "proba.cameras": ("CameraOptions",),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
+    "proba.graph": ("GraphOptions",),
     "proba.history.recorder": ("Recorder",),
     "proba.io.matches_h5": ("load_matches", "save_matches"),
     "proba.io.reconstruction_folder": ("load_reconstruction", "save_reconstruction"),
     "proba.matches": ("ImageInfo", "Matches", "PairMatches"),
+    "proba.matching": ("MatchOptions", "MatchSummary", "PairOptions", "VerifyOptions"),
+    "proba.objective": ("ObjectiveOptions",),
     "proba.pipeline": ("SolveOptions", "SolveResult", "solve_matches"),
     "proba.reconstruction": ("Camera", "Points", "Reconstruction"),
+    "proba.refine": ("RefineOptions",),
+    "proba.solver": ("SolverOptions", "StepSizes"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Camera",
+    "CameraOptions",
     "GeometryError",
+    "GraphOptions",
     "ImageInfo",
     "InputError",
+    "MatchOptions",
+    "MatchSummary",
     "Matches",
+    "ObjectiveOptions",
     "PairMatches",
+    "PairOptions",
     "Points",
     "ProbaError",
     "Reconstruction",
     "Recorder",
+    "RefineOptions",
     "SolveOptions",
     "SolveResult",
+    "SolverOptions",
+    "StepSizes",
+    "VerifyOptions",
     "__version__",
     "load_matches",
     "load_reconstruction",
+    "match",
     "reconstruct",
     "save_matches",
     "save_reconstruction",

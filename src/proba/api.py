@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from proba.cameras import CameraOptions, Focal, Share
 from proba.io.colours import colour_points
 from proba.io.matches_h5 import load_matches
-from proba.io.video import FRAMES, photos_of
-from proba.kernels import Device, evaluator
+from proba.io.video import FRAMES, check_photo_source, photos_of
+from proba.kernels import evaluator
 from proba.matches import Matches
-from proba.matching import MatchOptions, PairOptions, match_folder
+from proba.matching import MatchOptions, MatchSummary, check_match_options, match_folder
 from proba.matching.folder import Observer as MatchObserver
 from proba.pipeline import Observer, SolveOptions, SolveResult, Together, solve_matches
 from proba.report import prepare_output, write_results
 from proba.report.matching import matching_facts
-from proba.solver import Hypotheses, SolverOptions
 from proba.threads import set_threads
-
-Pairs = Literal["auto", "exhaustive", "shortlist", "sequential"]
 
 
 def reconstruct(
     images: str | Path,
     *,
     out: str | Path | None = None,
-    matcher: str = "auto",
-    masks: str | Path | None = None,
-    weights: str | Path | None = None,
-    pairs: Pairs = "auto",
-    hypotheses: Hypotheses = "portfolio",
-    share: Share = "camera",
-    focal: Focal = "free",
-    seed: int = 0,
-    match_options: MatchOptions | None = None,
+    match: MatchOptions | None = None,
     options: SolveOptions | None = None,
     threads: int | None = None,
     resume: bool = False,
@@ -48,48 +38,49 @@ def reconstruct(
     Args:
         images: Folder of photos, with subfolders, or a video.
         out: Folder for the matches, the model and the reports, as `proba run` writes them; None: nothing is kept.
-        matcher: Name of a matcher (`proba match --list`).
-        masks: Folder of masks named like the photos: white counts, black is ignored.
-        weights: The matcher's own weights file.
-        pairs: Which pairs of photos are compared.
-        hypotheses: portfolio, or cold: the paper's strict regime.
-        share: Which images share intrinsics.
-        focal: Focal lengths from EXIF are ignored (free), used as a start (init), or held (fixed).
-        seed: Same seed and threads: same result, bit for bit.
-        match_options: All settings of the matching, instead of `matcher` and `pairs`.
-        options: All settings after matching, instead of `hypotheses`, `share`, `focal` and `seed`.
+        match: Settings of the matching.
+        options: Settings of everything after the matching.
         threads: Processor threads; None: all.
         resume: Go on with what an earlier call left in `out`.
         observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
-        match_observer: Is told how far the matching is, e.g. a `proba.cli.match.PairBar`.
+        match_observer: Is told how far the matching is.
     """
+    match, options = match or MatchOptions(), options or SolveOptions()
     count = set_threads(threads)
-    folder = _folder(out)
-    with tempfile.TemporaryDirectory(prefix="proba-") as temporary:
-        file = (folder or Path(temporary)) / "matches.h5"
-        begin = time.perf_counter()
-        photos, video = photos_of(Path(images), file.with_name(FRAMES), resume=resume)
-        mode: Pairs = "sequential" if video and pairs == "auto" else pairs
-        match_folder(
-            photos,
-            file,
-            match_options or MatchOptions(matcher=matcher, pairs=PairOptions(mode=mode)),
-            masks=None if masks is None else Path(masks),
-            weights=None if weights is None else Path(weights),
-            resume=resume,
-            jobs=count,
-            observer=match_observer,
-        )
-        return solve(
-            file,
-            out=folder,
-            images=photos,
-            options=options or solve_options(hypotheses, share, focal, seed),
-            threads=count,
-            resume=resume,
-            observer=observer,
-            seconds_before={"match": time.perf_counter() - begin},
-        )
+    _check_inputs(images, match, options)
+    folder = None if out is None else Path(out)
+    with _work_folder(folder) as work:
+        begin, file = time.perf_counter(), work / "matches.h5"
+        photos, match = _photos(Path(images), work / FRAMES, match, resume)
+        match_folder(photos, file, match, resume=resume, jobs=count, observer=match_observer)
+        before = {"match": time.perf_counter() - begin}
+        set_threads(count)
+        return _solve(file, photos, folder, options, resume, observer, before)
+
+
+def match(
+    images: str | Path,
+    *,
+    out: str | Path,
+    options: MatchOptions | None = None,
+    jobs: int | None = None,
+    resume: bool = False,
+    observer: MatchObserver | None = None,
+) -> MatchSummary:
+    """Match a folder of photos pair by pair, and verify the matches. Prints nothing.
+
+    Args:
+        images: Folder of photos, with subfolders, or a video, whose frames are written to `<out>.frames`.
+        out: Matches file to write (h5).
+        options: Settings of the matching.
+        jobs: Pairs at a time; None: as many as there are processors.
+        resume: Keep the pairs that an earlier call has finished.
+        observer: Is told how far the matching is.
+    """
+    options, file = options or MatchOptions(), Path(out)
+    _check_inputs(images, options)
+    photos, options = _photos(Path(images), file.with_name(f"{file.name}.{FRAMES}"), options, resume)
+    return match_folder(photos, file, options, resume=resume, jobs=jobs, observer=observer)
 
 
 def solve(
@@ -97,15 +88,10 @@ def solve(
     *,
     out: str | Path | None = None,
     images: str | Path | None = None,
-    hypotheses: Hypotheses = "portfolio",
-    share: Share = "camera",
-    focal: Focal = "free",
-    seed: int = 0,
     options: SolveOptions | None = None,
     threads: int | None = None,
     resume: bool = False,
     observer: Observer | None = None,
-    seconds_before: dict[str, float] | None = None,
 ) -> SolveResult:
     """Reconstruct cameras and points from pairwise matches. Prints nothing.
 
@@ -113,25 +99,37 @@ def solve(
         matches: The matches, or a file of them (h5 or npz).
         out: Folder for the model and the reports, as `proba solve` writes them; None: nothing is kept.
         images: Folder of the photos: their pixels refine coarse matches, colour the points and illustrate the report.
-        hypotheses: portfolio, or cold: the paper's strict regime.
-        share: Which images share intrinsics.
-        focal: Known focal lengths are ignored (free), used as a start (init), or held (fixed).
-        seed: Same seed and threads: same result, bit for bit.
-        options: All settings, instead of `hypotheses`, `share`, `focal` and `seed`.
+        options: Settings of all stages.
         threads: Processor threads; None: all.
         resume: Go on with what an earlier call left in `out`.
         observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
-        seconds_before: Time of stages that came before, for the report.
     """
+    options = options or SolveOptions()
     set_threads(threads)
+    evaluator(options.solver.device)
+    folder = None if out is None else Path(out)
+    return _solve(matches, None if images is None else Path(images), folder, options, resume, observer, {})
+
+
+def _solve(
+    matches: Matches | str | Path,
+    images: Path | None,
+    folder: Path | None,
+    options: SolveOptions,
+    resume: bool,
+    observer: Observer | None,
+    seconds_before: dict[str, float],
+) -> SolveResult:
+    """Solve, colour, and write what a folder of results holds. `seconds_before` are stages that came before."""
     data = matches if isinstance(matches, Matches) else load_matches(matches, images=images)
-    options = options or solve_options(hypotheses, share, focal, seed)
-    folder = _folder(out)
-    checkpoints = None if folder is None else folder / "checkpoint"
+    photos = None if images is None else images.absolute()
+    checkpoints = None
+    if folder is not None:
+        prepare_output(folder)
+        checkpoints = folder / "checkpoint"
     watch = Together(observer)
-    photos = None if images is None else Path(images).absolute()
     result = solve_matches(data, options, images=photos, observer=watch, checkpoints=checkpoints, resume=resume)
-    result.seconds = {**(seconds_before or {}), **result.seconds}
+    result.seconds = {**seconds_before, **result.seconds}
     watch.stage("writing")
     if photos is not None:
         for reconstruction in result.reconstructions:
@@ -143,24 +141,28 @@ def solve(
     return result
 
 
-def solve_options(
-    hypotheses: Hypotheses = "portfolio",
-    share: Share = "camera",
-    focal: Focal = "free",
-    seed: int = 0,
-    device: Device = "cpu",
-) -> SolveOptions:
-    """The settings of all stages from the few that most people need. Refuses a device that is not there."""
-    evaluator(device)
-    return SolveOptions(
-        seed=seed,
-        cameras=CameraOptions(share=share, focal=focal),
-        solver=SolverOptions(hypotheses=hypotheses, device=device),
-    )
+def _check_inputs(images: str | Path, match: MatchOptions, options: SolveOptions | None = None) -> None:
+    """Refuse what cannot work before any work is done."""
+    check_match_options(match)
+    if options is not None:
+        evaluator(options.solver.device)
+    check_photo_source(Path(images))
 
 
-def _folder(out: str | Path | None) -> Path | None:
-    if out is None:
-        return None
-    prepare_output(Path(out))
-    return Path(out)
+def _photos(images: Path, frames: Path, options: MatchOptions, resume: bool) -> tuple[Path, MatchOptions]:
+    """The folder of photos, and the settings for them: frames of a video are matched in their order."""
+    photos, video = photos_of(images, frames, resume=resume)
+    if video and options.pairs.mode == "auto":
+        options = replace(options, pairs=replace(options.pairs, mode="sequential"))
+    return photos, options
+
+
+@contextmanager
+def _work_folder(out: Path | None) -> Iterator[Path]:
+    """Where files go on the way: the folder of the results, or one that is gone afterwards."""
+    if out is not None:
+        prepare_output(out)
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="proba-") as name:
+        yield Path(name)

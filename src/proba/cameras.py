@@ -23,8 +23,8 @@ class CameraOptions:
     share: Share = "camera"
     """Which images share intrinsics: those of one camera (equal size and EXIF camera), of one folder, all, or none."""
     focal: Focal = "free"
-    """Known focal lengths: ignored, used as start and prior, or held. Cameras whose focal length is not known are free
-    in any case."""
+    """Focal lengths from EXIF or the matches file are ignored (free), a start and a prior (init), or held (fixed).
+    Cameras whose focal length is not known are free in any case."""
     focal_prior_sigma: float = 0.1
     """Standard deviation of a known focal length under `init`, as a share of it: EXIF rounds to a millimetre."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from proba.cameras import CameraOptions, check_known_focals, make_setup
-from proba.errors import GeometryError
+from proba.errors import GeometryError, InputError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.io.images import load_grey
 from proba.matches import Matches
@@ -29,10 +29,17 @@ class SolveOptions:
     cameras: CameraOptions = field(default_factory=CameraOptions)
     """What is known or assumed of the cameras."""
     graph: GraphOptions = field(default_factory=GraphOptions)
+    """Which pairs the solver looks at."""
     solver: SolverOptions = field(default_factory=SolverOptions)
+    """From a cold start to a rough reconstruction."""
     refine: RefineOptions = field(default_factory=RefineOptions)
+    """From a rough reconstruction to an accurate one."""
     longer: int = 2
-    """Where no two worlds agree, the solver starts again with so many times the iterations; 1 turns that off."""
+    """Where no two worlds agree, the solver starts again with this many times the iterations; 1 turns that off."""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"The seed must be 0 or more, not {self.seed}.")
 
 
 class Observer:

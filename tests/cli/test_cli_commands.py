@@ -1,7 +1,6 @@
 """Every command once, and what it says to bad input."""
 
 import json
-from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -157,16 +156,11 @@ def test_usage_errors_exit_with_2(capsys):
 def test_interrupted_solve_writes_a_model_and_resumes(demo, tmp_path, monkeypatch):
     """Ctrl-C: a usable model and a checkpoint; --resume: the bits of a run that nobody disturbed."""
     from proba.cli.progress import ProgressBar
-    from proba.cli.solve import solve_options
 
     def solve(name, *more):
         out = tmp_path / name
         main(["solve", str(demo / "matches.h5"), "--out", str(out), "--quiet", "--threads", "1", *more])
         return out, json.loads((out / "report.json").read_text())
-
-    def eager_checkpoints(*arguments):
-        options = solve_options(*arguments)
-        return replace(options, solver=replace(options.solver, checkpoint_seconds=0.0))
 
     whole, _ = solve("whole")
 
@@ -174,13 +168,12 @@ def test_interrupted_solve_writes_a_model_and_resumes(demo, tmp_path, monkeypatc
         if progress.iteration >= 1000:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("proba.cli.solve.solve_options", eager_checkpoints)
     with monkeypatch.context() as patch:
         patch.setattr(ProgressBar, "iteration", interrupt)
-        broken, report = solve("broken")
+        broken, report = solve("broken", "--solver.checkpoint-seconds", "0")
     assert report["interrupted"] and report["registered"] == 8 and report["iterations"] == 1000
     assert (broken / "checkpoint").exists()
-    resumed, report = solve("broken", "--resume")
+    resumed, report = solve("broken", "--resume", "--solver.checkpoint-seconds", "0")
     assert not report["interrupted"]
     for name in ("cameras.bin", "images.bin", "points3D.bin"):
         assert (resumed / "sparse" / "0" / name).read_bytes() == (whole / "sparse" / "0" / name).read_bytes()

@@ -181,8 +181,8 @@ def test_precomputed_matches_are_verified_and_need_their_file(folder, tmp_path):
     wrong = random.uniform(0, 300, (2, 100, 2))
     given.pairs[0, 3] = PairMatches(wrong[0], wrong[1], np.ones(100))
     save_matches(tmp_path / "theirs.h5", given)
-    options = MatchOptions(matcher="precomputed")
-    summary = match_folder(folder, tmp_path / "ours.h5", options, weights=tmp_path / "theirs.h5")
+    options = MatchOptions(matcher="precomputed", weights=tmp_path / "theirs.h5")
+    summary = match_folder(folder, tmp_path / "ours.h5", options)
     ours = load_matches(tmp_path / "ours.h5")
     assert summary.pairs_kept == 5 and (0, 3) not in ours.pairs
     assert len(ours.pairs[0, 1].scores) > 0.9 * len(given.pairs[0, 1].scores)

@@ -18,7 +18,7 @@ from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.io.matches_h5 import load_matches
 from proba.matches import ImageInfo, Matches, PairMatches
-from proba.matching import MatchOptions, match_folder
+from proba.matching import MatchOptions, MatchSummary, match_folder
 from proba.matching.pairs import Pair
 
 GRID = 64  # cells a side, of which a pair's matches cover a share
@@ -56,6 +56,9 @@ class StageClock:
 
     def advance(self) -> None: ...
 
+    def done(self, summary: MatchSummary) -> None:
+        self.stop()
+
     def stop(self) -> None:
         if self._what:
             past = time.process_time() - self._begin
@@ -71,7 +74,6 @@ def measure_set(folder: Path, matcher: str, *, max_pairs: int | None = None, den
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary) / "matches.h5"
         summary = match_folder(folder / "images", file, options, observer=clock)
-        clock.stop()
         matches = load_matches(file)
     features = clock.seconds.get("features", 0.0)
     return {

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from proba.api import solve_options
 from proba.errors import InputError, ProbaError
 from proba.evaluation import evaluate
 from proba.evaluation.poses import match_names
@@ -25,7 +24,8 @@ from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.matches import Matches, PairMatches
 from proba.memory import peak_rss_mb
-from proba.pipeline import solve_matches
+from proba.pipeline import SolveOptions, solve_matches
+from proba.solver import SolverOptions
 from proba.threads import set_threads
 
 PERFECT_PX = 2.0
@@ -110,7 +110,8 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) ->
     truth = load_ground_truth(folder / "gt.json")
     matches, seconds = matches_of(folder, truth, options)
     try:
-        result = solve_matches(matches, solve_options(hypotheses, seed=seed), images=folder / "images")
+        solving = SolveOptions(seed=seed, solver=SolverOptions(hypotheses=hypotheses))
+        result = solve_matches(matches, solving, images=folder / "images")
     except ProbaError as error:
         return {"error": str(error), "images": len(truth.names), "registered": 0}
     best = result.pieces[0]

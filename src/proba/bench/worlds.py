@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from proba.api import solve_options
 from proba.bench.matchers import epipolar_errors_px
 from proba.bench.real import RealOptions, matches_of
 from proba.errors import GeometryError
@@ -24,9 +23,10 @@ from proba.graph import build_view_graphs
 from proba.io.atomic import atomic_path, atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.matches import Matches
+from proba.pipeline import SolveOptions
 from proba.refine import refine
 from proba.solution import Solution
-from proba.solver import solve_graph
+from proba.solver import Hypotheses, SolverOptions, solve_graph
 
 State = Literal["right", "mirrored", "wrong"]
 MIRROR = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -63,7 +63,7 @@ class World:
         return {**kept, "centres": self.centres.round(5).tolist()}
 
 
-def main(folder: Path, out: Path, hypotheses: str, seed: int, options: RealOptions) -> list[World]:
+def main(folder: Path, out: Path, hypotheses: Hypotheses, seed: int, options: RealOptions) -> list[World]:
     """Solve one set, judge every world, print a table, and write worlds.json and worlds.png."""
     truth = load_ground_truth(folder / "gt.json")
     matches, _ = matches_of(folder, truth, options)
@@ -77,16 +77,16 @@ def main(folder: Path, out: Path, hypotheses: str, seed: int, options: RealOptio
 
 
 def judge_worlds(
-    matches: Matches, truth: GroundTruth, hypotheses: str, seed: int
+    matches: Matches, truth: GroundTruth, hypotheses: Hypotheses, seed: int
 ) -> tuple[list[World], np.ndarray]:  # [N, 3] true centres
     """All worlds of the largest piece of a set, best supported first, and where its cameras really are."""
-    options = solve_options(hypotheses, seed=seed)  # type: ignore[arg-type]
+    options = SolveOptions(seed=seed, solver=SolverOptions(hypotheses=hypotheses, keep=()))
     graph = build_view_graphs(matches, options.graph)[0][0]
     place = match_names([matches.images[k].name for k in graph.images], truth.names)
     if None in place:
         raise GeometryError("the ground truth does not know all images of the set; name them alike, or leave them out")
     known = np.array(place, np.int64)  # [N], index in the truth
-    solver = solve_graph(matches, graph, replace(options.solver, keep=()), seed=seed)
+    solver = solve_graph(matches, graph, options.solver, seed=seed)
     worlds = []
     for solution in solver.solutions():
         try:

@@ -8,13 +8,15 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import get_type_hints
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from proba._version import __version__
+from proba.cli.settings import option_rules, without_empty_defaults
 from proba.errors import ProbaError
 
 COMMANDS = {
@@ -33,6 +35,7 @@ COMMANDS = {
 """Module of each command. Only the one that is asked for is loaded: some take seconds."""
 BROKEN_PIPE = 128 + 13
 """Exit code of a process that SIGPIPE ended; Windows has no such signal to ask for its number."""
+HELP_ALL = "--help-all"
 DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from photos or pairwise
 matches, with unknown cameras and no initial poses. Begin with `proba run PHOTOS --out result`, or try `proba demo`."""
 
@@ -64,36 +67,19 @@ def _dispatch(argv: list[str]) -> None:
     if argv in (["--version"], ["-V"]):
         print(f"proba {__version__}")
         return
-    with _optional_values():
+    brief = bool({"-h", "--help"} & set(argv))
+    argv = ["--help" if word == HELP_ALL else word for word in argv]
+    with option_rules(everything=not brief):
         if argv[:1] == ["bench"]:
             import_module("proba.cli.bench").main(argv[1:])
         elif argv and argv[0] in COMMANDS:
-            tyro.cli(_function(argv[0]), prog=f"proba {argv[0]}", args=argv[1:])
+            function = _function(argv[0], brief=brief)
+            tyro.cli(function, prog=f"proba {argv[0]}", args=argv[1:], config=(tyro.conf.FlagCreatePairsOff,))
         else:
             outlines = {name: _outline(name) for name in COMMANDS}
             tyro.extras.subcommand_cli_from_dict(
                 outlines, prog="proba", description=DESCRIPTION, args=argv or ["--help"]
             )
-
-
-def _optional_values() -> ConstructorRegistry:
-    """The help says PATH where it would say {None}|PATH: leave an option out, and nothing is what it gets."""
-    registry = ConstructorRegistry()
-
-    @registry.primitive_rule
-    def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-        kind: type | None = next((kind for kind in (Path, str, int, float) if info.type == kind | None), None)
-        if kind is None:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar=kind.__name__.upper(),
-            instance_from_str=lambda words: kind(words[0]),
-            is_instance=lambda value: value is None or isinstance(value, kind),
-            str_from_instance=lambda value: [str(value)],
-        )
-
-    return registry
 
 
 def _outline(command: str) -> Callable[[], None]:
@@ -107,8 +93,13 @@ def _outline(command: str) -> Callable[[], None]:
     return outline
 
 
-def _function(command: str) -> Callable[..., None]:
+def _function(command: str, *, brief: bool) -> Callable[..., None]:
     function = import_module(f"proba.cli.{COMMANDS[command]}").main
     # The help would break the text of an option where the source does.
-    function.__doc__ = re.sub(r"\n {12}(?=\S)", " ", function.__doc__)
+    text = re.sub(r"\n {12}(?=\S)", " ", function.__doc__)
+    if brief and any(is_dataclass(kind) for kind in get_type_hints(function).values()):
+        more = f"More settings of every stage: `proba {command} {HELP_ALL}`."
+        text = text.replace("\n\n    Args:", f"\n\n    {more}\n\n    Args:")
+    function.__doc__ = text
+    without_empty_defaults(function)
     return function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -67,7 +67,7 @@ def real(
     json: Path | None = None,
     sets: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (0, 1, 2),
-    hypotheses: tuple[str, ...] = ("portfolio",),
+    hypotheses: tuple[Literal["portfolio", "cold"], ...] = ("portfolio",),
     matcher: str = "auto",
     colmap: bool = True,
     perfect: bool = False,
@@ -101,7 +101,7 @@ def real(
 def worlds(
     data: Path,
     out: Path = Path("bench-out/worlds"),
-    hypotheses: str = "portfolio",
+    hypotheses: Literal["portfolio", "cold"] = "portfolio",
     seed: int = 0,
     matcher: str = "auto",
     perfect: bool = False,

@@ -1,4 +1,4 @@
-"""The `--live` and `--stay` of commands that solve."""
+"""What a person sees of a solve: progress, the live viewer, a summary, and the result at the end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proba.pipeline import Observer
+from proba.cli.progress import ProgressBar
+from proba.history.recorder import Recorder
+from proba.pipeline import Observer, Together
 
 if TYPE_CHECKING:
     from proba.viewer.server import Viewer
 
 
+class Show:
+    """Watches a solve whose results go to a folder."""
+
+    def __init__(self, out: Path, bar: ProgressBar, viewer: Viewer | None):
+        self.out, self.viewer = out, viewer
+        self.observer = Together(bar, Recorder(), _live_view(viewer))
+
+    def linger(self, *, stay: bool) -> None:
+        """Show the result until Ctrl-C, if that was asked for."""
+        if self.viewer is None or not stay:
+            return
+        from proba.viewer.scene import load_scene
+        from proba.viewer.server import wait
+
+        self.viewer.show(load_scene(self.out))
+        print(f"the result is at {self.viewer.url} until Ctrl-C", flush=True)
+        wait()
+
+
 @contextmanager
-def live_viewer(wanted: bool) -> Iterator[Viewer | None]:
-    """A viewer for the time of a solve, if one is wanted."""
+def show_solve(out: Path, *, quiet: bool, live: bool) -> Iterator[Show]:
+    """Progress on the terminal for the time of a solve, and with `live` in the browser too."""
+    with _viewer(live) as viewer, ProgressBar(quiet=quiet) as bar:
+        yield Show(out, bar, viewer)
+
+
+@contextmanager
+def _viewer(wanted: bool) -> Iterator[Viewer | None]:
     if not wanted:
         yield None
         return
@@ -29,22 +56,9 @@ def live_viewer(wanted: bool) -> Iterator[Viewer | None]:
         viewer.stop()
 
 
-def watch(viewer: Viewer | None) -> Observer | None:
-    """The observer that shows a solve in a viewer, if there is one."""
+def _live_view(viewer: Viewer | None) -> Observer | None:
     if viewer is None:
         return None
     from proba.viewer.live import LiveView
 
     return LiveView(viewer)
-
-
-def linger(viewer: Viewer | None, folder: Path, *, stay: bool) -> None:
-    """Show the result until Ctrl-C, if that was asked for."""
-    if viewer is None or not stay:
-        return
-    from proba.viewer.scene import load_scene
-    from proba.viewer.server import wait
-
-    viewer.show(load_scene(folder))
-    print(f"the result is at {viewer.url} until Ctrl-C", flush=True)
-    wait()

@@ -1,4 +1,4 @@
-"""What several commands call the same."""
+"""How options that several commands have are written."""
 
 from __future__ import annotations
 
@@ -6,3 +6,5 @@ import tyro
 
 OUT = tyro.conf.arg(aliases=("-o",))
 """Where a command writes to: `--out PATH` or `-o PATH`."""
+NO_PREFIX = tyro.conf.arg(name="")
+"""The settings of several stages at once: `--seed`, `--solver.iterations`."""

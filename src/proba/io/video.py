@@ -43,6 +43,15 @@ def is_video(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.is_dir()
 
 
+def check_photo_source(images: Path) -> None:
+    """Refuse a folder of photos or a video that is not there."""
+    if is_video(images):
+        if not images.is_file():
+            raise InputError(f"There is no video {images}. Check the path.")
+    elif not images.exists():
+        raise InputError(f"There is no folder {images}. Check the path.")
+
+
 def photos_of(images: Path, frames: Path, *, resume: bool = False) -> tuple[Path, bool]:
     """The folder of photos, and whether it comes from a video, whose frames are then written to the folder `frames`."""
     if not is_video(images):

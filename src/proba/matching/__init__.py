@@ -1,7 +1,7 @@
 """From photos to verified pairwise matches. `register` adds a matcher of your own."""
 
 from proba.matching.builtin import register_builtin
-from proba.matching.folder import MatchOptions, MatchSummary, match_folder
+from proba.matching.folder import MatchOptions, MatchSummary, check_match_options, match_folder
 from proba.matching.matcher import Features, Matcher, MatcherEntry, make_matcher, matchers, register
 from proba.matching.pairs import PairFilter, PairOptions
 from proba.matching.verify import VerifyOptions
@@ -17,6 +17,7 @@ __all__ = [
     "PairFilter",
     "PairOptions",
     "VerifyOptions",
+    "check_match_options",
     "make_matcher",
     "match_folder",
     "matchers",

@@ -14,19 +14,21 @@ import numpy as np
 import torch
 from scipy.sparse.csgraph import connected_components
 
-from proba.errors import GeometryError
+from proba.errors import GeometryError, InputError
 from proba.io.images import Photo, find_photos
 from proba.matches import ImageInfo, Matches, PairMatches
 from proba.matching.densify import Densifier
 from proba.matching.features import FeatureCache
-from proba.matching.matcher import Extractor, Features, Matcher, empty_matches, make_matcher
+from proba.matching.matcher import Extractor, Features, Matcher, check_matcher, empty_matches, make_matcher
 from proba.matching.pairs import (
+    VOCABULARY_SEED,
     Pair,
     PairFilter,
     PairOptions,
     choose_pairs,
     chooses_by_looks,
     likely_pairs,
+    listed_pairs,
     most_alike,
     pairs_by_name,
     signature,
@@ -42,6 +44,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 SAMPLE_OF_IMAGE = 300  # descriptors of an image that the visual vocabulary is made from
 AUTO = "auto"
+FIRST, SECOND = "sift", "xfeat"
+"""What `auto` begins with, and what it adds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,32 +53,49 @@ class MatchOptions:
     """Settings of the matching stage."""
 
     matcher: str = AUTO
-    """Name of a matcher; auto: SIFT, once more and more selective between pieces that it does not join, and semi-dense
-    XFeat as well for photos that SIFT joins only weakly, and between pieces that are still apart."""
+    """Name of a matcher, see `proba match --list`. auto: SIFT, and XFeat where SIFT finds little."""
+    masks: Path | None = None
+    """Folder of masks named like the photos: white counts, black is ignored."""
+    weights: Path | None = None
+    """The matcher's own weights file, for machines without network."""
+    pairs: PairOptions = field(default_factory=PairOptions)
+    """Which pairs of photos are compared."""
+    pair_filter: PairFilter | None = None
+    """A Python function that gets the images and the pairs about to be matched, and returns the pairs to match."""
+    densify: bool = False
+    """Add matches on a 64 x 64 grid, interpolated between the others and refined on the pixels."""
+    triplets: bool = True
+    """Drop pairs that third images contradict, or should confirm and do not."""
+    verify: VerifyOptions | None = None
+    """When a pair is kept. Without any of these, each matcher has its own bounds."""
     weak_below: int = 100
     """auto: a pair with fewer verified matches does not count as strong."""
     strong_pairs: int = 2
     """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too. temple_sparse has none
     (SIFT alone: AUC@5 96, with XFeat 76 to 91), dino_sparse 9 of 16 (SIFT alone: RRA@5 20 to 41, with XFeat 100)."""
     enough: int = 400
-    """auto: a photo with so many verified matches in all its pairs is not weak, strong pairs or not. Those of
+    """auto: a photo with this many verified matches in all its pairs is not weak, strong pairs or not. Those of
     eth3d_pipes and dino_sparse that need XFeat have 370 at most."""
     weak_share: float = 0.2
     """auto: where more of the photos are weak, all pairs get XFeat: half the pairs with ten times the matches of the
     others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100 each)."""
-    densify: bool = False
-    """Add matches between the anchors of a 64 x 64 grid, interpolated and then refined on the pixels."""
-    triplets: bool = True
-    """Drop pairs that third images contradict, or should confirm and do not."""
-    verify: VerifyOptions | None = None
-    """When a pair is kept; None: the matcher's own bounds."""
-    pairs: PairOptions = field(default_factory=PairOptions)
-    pair_filter: PairFilter | None = None
-    """Has the last word on which pairs are matched."""
     preview_from: int = 20
     """Sets with fewer photos are matched in full, without a first look at the most telling features."""
     memory_mb: int = 1024
-    """Features held in memory; the others wait on disk."""
+    """Features held in memory, megabytes; the others wait on disk."""
+
+    def __post_init__(self) -> None:
+        for name in ("masks", "weights"):
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, Path(getattr(self, name)))
+
+
+def check_match_options(options: MatchOptions) -> None:
+    """Refuse settings that cannot work, before any work is done."""
+    check_matcher(FIRST if options.matcher == AUTO else options.matcher, options.weights)
+    if options.masks is not None and not options.masks.is_dir():
+        raise InputError(f"There is no masks folder {options.masks}. Check the path.")
+    listed_pairs(options.pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +121,16 @@ class Observer(Protocol):
     def advance(self) -> None:
         """One unit is done."""
 
+    def done(self, summary: MatchSummary) -> None:
+        """All is done, and this was found."""
+
 
 class Silent:
     """The observer that does not look."""
 
     def begin(self, what: str, total: int, unit: str) -> None: ...
     def advance(self) -> None: ...
+    def done(self, summary: MatchSummary) -> None: ...
 
 
 def match_folder(
@@ -113,28 +138,29 @@ def match_folder(
     out: Path,
     options: MatchOptions | None = None,
     *,
-    masks: Path | None = None,
-    weights: Path | None = None,
     resume: bool = False,
     jobs: int | None = None,
     observer: Observer | None = None,
 ) -> MatchSummary:
     """Match the photos of a folder and write the matches file `out`. With `resume`, pairs already there are kept."""
     options = options or MatchOptions()
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs must be at least 1, not {jobs}")
     jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     torch.set_num_threads(1)  # several pairs at a time make better use of the cores than several threads for a pair
-    names = ["sift", "xfeat"] if options.matcher == AUTO else [options.matcher]
-    first = make_matcher(names[0], weights)
-    photos = find_photos(folder, masks=masks, jobs=jobs)
+    check_match_options(options)
+    auto = options.matcher == AUTO
+    first = make_matcher(FIRST if auto else options.matcher, options.weights)
+    photos = find_photos(folder, masks=options.masks, jobs=jobs)
     with MatchStore(out, photos, resume=resume) as store, ThreadPoolExecutor(jobs) as pool:
         run = _Run(photos, store, options, pool, jobs, observer or Silent())
         pairs = run.choose(first)
         run.match(first, pairs)
-        if options.matcher == AUTO:
+        if auto:
             if apart := run.between_pieces(pairs):
                 run.match(Sift(SELECTIVE, SELECTIVE_BOUNDS), apart, features_of=first)
             if needy := run.needy(pairs):
-                run.match(make_matcher(names[1], None), needy)
+                run.match(make_matcher(SECOND), needy)
         if options.triplets:
             run.drop_contradicted()
         if options.densify:
@@ -148,6 +174,7 @@ def match_folder(
             )
         store.finish(list(run.descriptions), run.descriptions, without=run.contradicted)
     run.clear()
+    run.observer.done(summary)
     return summary
 
 
@@ -181,8 +208,9 @@ class _Run:
         return sorted({(min(pair), max(pair)) for pair in chosen if pair[0] != pair[1]})
 
     def _proposed(self, matcher: Matcher, images: list[ImageInfo]) -> list[Pair]:
-        if self.options.pairs.listed is not None:
-            return pairs_by_name(self.options.pairs.listed, [image.name for image in images])
+        listed = listed_pairs(self.options.pairs)
+        if listed is not None:
+            return pairs_by_name(listed, [image.name for image in images])
         if not chooses_by_looks(len(self.photos), self.options.pairs) or not matcher.keep_features:
             return choose_pairs(len(self.photos), self.options.pairs)
         options = self.options.pairs
@@ -208,13 +236,13 @@ class _Run:
         """What each photo looks like, from a vocabulary of the set's own features."""
         cache, options = self._cache(matcher), self.options.pairs
         self.observer.begin("features", len(self.photos), "image")
-        random = np.random.default_rng(options.seed)
+        random = np.random.default_rng(VOCABULARY_SEED)
         telling = matcher.preview or None  # on dtu_scan24 they find as many of the verified pairs as all, or more
         samples = []
         for features in self._parallel(cache.get, self.photos):
             samples.append(unit_sample(features["descriptors"][:telling], SAMPLE_OF_IMAGE, random))
             self.observer.advance()
-        centres = vocabulary(np.concatenate(samples), options.words, seed=options.seed)
+        centres = vocabulary(np.concatenate(samples), options.words)
         self.observer.begin("signatures", len(self.photos), "image")
         signatures = []
         for photo in self.photos:

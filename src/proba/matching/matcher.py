@@ -69,8 +69,8 @@ def matchers() -> dict[str, MatcherEntry]:
     return dict(_entries)
 
 
-def make_matcher(name: str, weights: Path | None = None) -> Matcher:
-    """Build a matcher by its name."""
+def check_matcher(name: str, weights: Path | None = None) -> None:
+    """Refuse a matcher that is not known or not installed, and weights that are not there."""
     if name not in _entries:
         raise InputError(f"There is no matcher {name!r}. Known: {', '.join(_entries)}. See `proba match --list`.")
     if weights is not None and not weights.exists():
@@ -78,6 +78,11 @@ def make_matcher(name: str, weights: Path | None = None) -> Matcher:
     missing = _entries[name].missing()
     if missing:
         raise InputError(f"The matcher {name} is not installed: {missing}.")
+
+
+def make_matcher(name: str, weights: Path | None = None) -> Matcher:
+    """Build a matcher by its name."""
+    check_matcher(name, weights)
     return _entries[name].make(weights)
 
 

@@ -18,39 +18,54 @@ PairFilter = Callable[[Sequence[ImageInfo], list[Pair]], list[Pair]]
 """Given all images and the pairs (i, j) about to be matched, the pairs to match; it may drop and add."""
 
 
+PairMode = Literal["auto", "exhaustive", "shortlist", "sequential"]
+VOCABULARY_SEED = 0
+"""The vocabulary is drawn the same way in every run, so that a resumed run finds the same pairs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PairOptions:
     """How pairs are chosen."""
 
-    mode: Literal["auto", "exhaustive", "shortlist", "sequential"] = "auto"
-    """auto: exhaustive for small sets, otherwise a shortlist. sequential: photos in the order of their names."""
+    mode: PairMode = "auto"
+    """auto: all pairs of a small set, a shortlist of a large one, and near frames of a video. exhaustive: all pairs.
+    shortlist: pairs that look alike. sequential: photos that are near in the order of their names."""
+    file: Path | None = None
+    """Text file with the pairs to match, instead of a mode: two image names on each line."""
+    listed: tuple[tuple[str, str], ...] | None = None
+    """Names of the photos of every pair to match, instead of a mode or a file."""
     exhaustive_below: int = 40
-    """Sets with fewer photos are matched exhaustively."""
+    """auto: sets with fewer photos are matched exhaustively."""
     candidates: int = 5
-    """shortlist: each photo is matched with at least the so many that look most alike ..."""
+    """shortlist: each photo is matched with at least this many of those that look most like it ..."""
     pairs_per_photo: float = 11
-    """... and then the pairs that look most alike of all, until there are so many for each photo. On the 255 photos of
+    """... and then the pairs that look most alike of all follow, up to this many for each photo. On the 255 photos of
     thirteen sets in one folder that tries 8.7 % of the pairs and finds 98.6 % of those that all pairs would give;
     16 candidates for each photo, as many pairs, find 91 %."""
     proposals: int = 80
-    """shortlist: so many for each photo, found by signature, get a quick look that ranks them."""
+    """shortlist: candidates of each photo, found by signature, that get a quick look to rank them."""
     look: int = 500
     """shortlist: features of an image that the quick look matches. A signature alone finds 85 % with as many pairs."""
     signature_weight: float = 100
     """shortlist: matches of the quick look that a signature's cosine of one is worth."""
     window: int = 10
-    """sequential: each photo is matched with the so many that follow, and with those 2, 4, 8 ... windows away."""
-    listed: tuple[tuple[str, str], ...] | None = None
-    """Names of the photos of every pair to match, instead of a mode."""
+    """sequential: each photo is matched with this many that follow, and with those 2, 4, 8 ... windows away."""
     words: int = 64
     """shortlist: size of the visual vocabulary, made from the set's own features."""
-    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.file is not None and self.listed is not None:
+            raise ValueError("give the pairs to match as a file or as a list, not both")
+
+
+def listed_pairs(options: PairOptions) -> tuple[tuple[str, str], ...] | None:
+    """The pairs that the user names, if there are such."""
+    return options.listed if options.file is None else read_pairs_file(Path(options.file))
 
 
 def chooses_by_looks(n_photos: int, options: PairOptions) -> bool:
     """Whether `choose_pairs` needs signatures."""
-    large = options.mode == "auto" and n_photos >= options.exhaustive_below
-    return options.listed is None and (options.mode == "shortlist" or large)
+    return options.mode == "shortlist" or (options.mode == "auto" and n_photos >= options.exhaustive_below)
 
 
 def choose_pairs(n_photos: int, options: PairOptions) -> list[Pair]:
@@ -93,7 +108,7 @@ def read_pairs_file(path: Path) -> tuple[tuple[str, str], ...]:
     try:
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a text file of image pairs. Give one with two names a line.") from error
+        raise InputError(f"{path} is not a text file of image pairs. Give one with two names on each line.") from error
     for number, names in enumerate(lines, 1):
         if len(names) not in (0, 2):
             raise InputError(f"{path}, pair {number}: two image names are needed, found {' '.join(names)[:80]!r}.")
@@ -113,9 +128,11 @@ def pairs_by_name(listed: Sequence[tuple[str, str]], names: Sequence[str]) -> li
     return sorted({(min(pair), max(pair)) for pair in found if pair[0] != pair[1]})
 
 
-def vocabulary(samples: np.ndarray, words: int, *, seed: int = 0, rounds: int = 12) -> np.ndarray:  # [words, D]
+def vocabulary(
+    samples: np.ndarray, words: int, *, seed: int = VOCABULARY_SEED, rounds: int = 12
+) -> np.ndarray:  # [words, D]
     """Cluster centres of unit descriptors [K, D] (spherical k-means)."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(VOCABULARY_SEED)
     words = min(words, len(samples))
     centres = samples[random.choice(len(samples), words, replace=False)].copy()  # [words, D]
     for _ in range(rounds):

@@ -18,4 +18,4 @@ class ObjectiveOptions:
     z_min: float = 0.02
     """Depth (mean scene depth is about 1) below which a point has no 2D term; the 3D term pulls it back."""
     gaussians: Literal["isotropic", "anisotropic"] = "isotropic"
-    """`anisotropic` (reference only) has three log variances and a quaternion a cell, for the ablation."""
+    """`anisotropic` (reference only) has three log variances and a quaternion in each cell, for the ablation."""

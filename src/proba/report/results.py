@@ -20,7 +20,9 @@ from proba.report.facts import PairFacts, explained_share, image_facts, pair_fac
 from proba.report.html import html_report
 from proba.report.pictures import worst_pairs
 
-OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5", "matches.h5.partial", "frames"}
+DEMO_FILE = "demo.json"
+"""What `proba demo` rendered; it writes this before anything else."""
+OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5", "matches.h5.partial", "frames", DEMO_FILE}
 
 
 def prepare_output(folder: Path) -> None:

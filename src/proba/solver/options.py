@@ -32,7 +32,9 @@ class StepSizes:
     decay_to: float = 0.02
     """... to this share of themselves."""
     beta1: float = 0.9
+    """AdamW's memory of the gradient."""
     beta2: float = 0.999
+    """AdamW's memory of the squared gradient."""
     weight_decay: float = 0.0
     """Decoupled decay of log-depth and log-variance towards 0 (depth 1, variance 1)."""
 
@@ -44,22 +46,22 @@ class SolverOptions:
     iterations: int = 1200
     """Iterations of the whole run; every schedule is a share of it. The paper uses 30000 without the refinement."""
     hypotheses: Hypotheses = "portfolio"
-    """portfolio: start fields of view x mirror, and a world seeded from two-view geometry, pruned on the way. cold: the
-    paper's strict regime, 45 degrees and its mirror world."""
+    """portfolio: several start fields of view, their mirror worlds, and one world from two-view geometry, pruned on the
+    way. cold: the paper's strict regime, 45 degrees and its mirror world."""
     start_fov_deg: tuple[float, ...] = (17.0, 25.0, 36.0, 50.0, 66.0, 85.0)
     """Start fields of view (longest side) of the portfolio."""
     two_view_world: bool = True
     """Add a world seeded from two-view relative poses to the portfolio."""
     keep: tuple[tuple[float, int], ...] = ((0.42, 5), (0.65, 3))
-    """Pruning: at this share of the iterations keep the best so many worlds."""
+    """Pruning: (share of the iterations, number of worlds that are kept from there on)."""
     map_size: int = 32
-    """Cells a side of the finest depth and variance maps."""
+    """Cells along a side of the finest depth and variance maps."""
     levels: tuple[tuple[float, int], ...] = ((0.0, 1), (0.1, 2), (0.2, 4), (0.3, 8), (0.45, 16), (0.6, 32))
-    """Coarse to fine: cells a side of the depth maps by share of the iterations (capped at map_size)."""
+    """Coarse to fine: (share of the iterations, cells along a side of the depth maps), at most map_size cells."""
     variance_maps_from: float = 0.6
-    """One variance an image before this share of the iterations, a map after it."""
+    """Each image has one variance before this share of the iterations, and a map of variances after it."""
     batch: tuple[tuple[float, int], ...] = ((0.0, 24), (0.45, 48), (0.75, 128))
-    """Matches an edge in a minibatch."""
+    """Matches of each edge in a minibatch, as (share of the iterations, number) steps."""
     max_matches: int = 2048
     """Matches of an edge beyond this are left out of the first-order solve (bounds memory)."""
     step_sizes: StepSizes = field(default_factory=StepSizes)
@@ -85,15 +87,15 @@ class SolverOptions:
     roll: bool = True
     """Start images that are turned against the others by their quarter turns instead of identity."""
     square_pixels: bool = True
-    """One focal a camera instead of two."""
+    """Each camera has one focal length instead of two."""
     objective: ObjectiveOptions = field(default_factory=ObjectiveOptions)
     """The likelihood."""
     backend: Literal["fused", "reference"] = "fused"
     """fused: closed-form kernel. reference: torch autograd, slow; needed for anisotropic Gaussians."""
     device: Device = "cpu"
-    """Where the fused kernel runs."""
+    """cpu, or cuda: an NVIDIA GPU with numba-cuda (`pip install 'proba-sfm[cuda]'`)."""
     checkpoint_seconds: float = 10.0
-    """Time between checkpoints."""
+    """Time between checkpoints, seconds."""
 
 
 def value_at(steps: tuple[tuple[float, float], ...], share: float) -> float:
