@@ -29,6 +29,14 @@ class Alignment:
 
     similarity: Sim3
     reason: str
+    z_up: bool = False
+    """Whether z points up afterwards; otherwise that stays as it is."""
+
+
+def aligned(reconstruction: Reconstruction, alignment: Alignment) -> Reconstruction:
+    """The reconstruction in its new frame, which remembers whether z is up."""
+    moved = transformed(reconstruction, alignment.similarity)
+    return replace(moved, up="z") if alignment.z_up else moved
 
 
 def transformed(reconstruction: Reconstruction, new_from_old: Sim3) -> Reconstruction:
@@ -43,8 +51,10 @@ def transformed(reconstruction: Reconstruction, new_from_old: Sim3) -> Reconstru
     # Variances along the new axes; correlations between the old axes are not stored, and taken as none.
     std[:, 3:] = new_from_old.scale * np.sqrt(std[:, 3:] ** 2 @ (new_from_old.rotation**2).T)
     depth, variance = reconstruction.log_depth, reconstruction.log_variance
+    still_up = new_from_old.rotation[2, 2] > 1 - 1e-9
     return replace(
         reconstruction,
+        up=reconstruction.up if still_up else None,
         cam_from_world=new_from_old.apply_to_poses(reconstruction.cam_from_world),
         pose_std=std,
         points=points,
@@ -64,7 +74,7 @@ def align_up(reconstruction: Reconstruction, up: Up) -> Alignment:
         reason = f"up was {up}"
     cloud = reconstruction.points.xyz if len(reconstruction.points.xyz) else reconstruction.centres
     rotation = rotation_to_z(direction)
-    return Alignment(similarity=Sim3(1.0, rotation, -rotation @ np.median(cloud, axis=0)), reason=reason)
+    return Alignment(similarity=Sim3(1.0, rotation, -rotation @ np.median(cloud, axis=0)), reason=reason, z_up=True)
 
 
 def _gravity(reconstruction: Reconstruction) -> np.ndarray:
@@ -159,4 +169,4 @@ def align_gps(reconstruction: Reconstruction, photos: Path) -> Alignment:
     similarity, inliers = umeyama_robust(reconstruction.centres[known], enu)
     left = np.linalg.norm(similarity.apply(reconstruction.centres[known]) - enu, axis=1)[inliers]
     reason = f"GPS of {int(inliers.sum())} of {len(known)} photos, {np.sqrt(np.mean(left**2)):.2f} m off"
-    return Alignment(similarity=similarity, reason=reason)
+    return Alignment(similarity=similarity, reason=reason, z_up=True)

@@ -118,6 +118,8 @@ class Reconstruction:
     edges: list[Edge] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     """Warnings with advice, for the report."""
+    up: Literal["z"] | None = None
+    """Which axis of the world points up, against gravity; None: not known, the frame is arbitrary."""
 
     def __len__(self) -> int:
         """Number of images."""

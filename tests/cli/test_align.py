@@ -106,6 +106,7 @@ def test_align_in_place_keeps_pixels_and_says_what_it_did(result, capsys):
     after = load_reconstruction(result)[0]
     np.testing.assert_allclose(pixels(after), before.points.obs_xy, atol=1e-3)
     assert camera_up(after.cam_from_world)[2] > 0.8
+    assert before.up is None and after.up == "z"  # remembered on disk, for exports
     np.testing.assert_allclose(np.median(after.points.xyz, axis=0), 0, atol=0.5)
     assert sorted(path.name for path in result.iterdir()) == ["maps.npz", "points.ply", "report.json", "sparse"]
     main(["align", str(result), "--up", "-z"])  # and on its head again

@@ -17,8 +17,8 @@ from proba.reconstruction import Edge
 FILES = {
     "colmap": "sparse/0/images.bin sparse/1/points3D.bin",
     "colmap-txt": "sparse/0/images.txt sparse/1/points3D.txt",
-    "colmap-undistorted": "images/photos/000.png images/other/0.png sparse/0/images.bin sparse/1/points3D.bin",
-    "nerfstudio": "transforms.json points.ply piece1/transforms.json",
+    "colmap-undistorted": "images/photos_000.png images/other_0.png sparse/0/images.bin sparse/1/points3D.bin",
+    "nerfstudio": "transforms.json points.ply images/photos/000.png piece1/transforms.json piece1/images/other/0.png",
     "ply": "points.ply piece1/points.ply",
     "splat": "splat.ply piece1/splat.ply",
     "depth": "depth.json depth/photos/000.png.npy sigma/photos/000.png.npy piece1/depth.json",
@@ -53,6 +53,19 @@ def test_every_format_writes_both_pieces(result, tmp_path, to):
     for file in FILES[to].split():
         assert (tmp_path / "out" / file).stat().st_size > 100, file
     assert not list((tmp_path / "out").rglob(".*"))  # nothing temporary is left
+
+
+def test_splatting_formats_say_what_to_run_next(result, tmp_path, capsys):
+    for to, commands in {
+        "colmap-undistorted": ("train.py -s", "simple_trainer.py default --data_dir", "brush", "ns-train splatfacto"),
+        "nerfstudio": ("ns-train splatfacto --data", "brush"),
+        "tum": (),
+    }.items():
+        out = tmp_path / f"to {to}"  # a name that a shell would split
+        main(["export", str(result), "--to", to, "--out", str(out)])
+        printed = capsys.readouterr().out
+        assert all(command in printed for command in commands)
+        assert printed.count(f"'{out}'") == len(commands)
 
 
 def test_both_colmap_formats_open_in_pycolmap(result, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from proba.evaluation import evaluate
 from proba.export.depth import write_depth
 from proba.export.glb import write_glb
 from proba.export.nerfstudio import write_nerfstudio
+from proba.export.photo_files import PhotoSource
 from proba.export.splat import write_splat
 from proba.export.tum import write_tum
 from proba.export.undistorted import _warped, pinhole
@@ -136,20 +138,20 @@ def nerfstudio_pixel(content, frame, point):
     return np.array([lens["fl_x"] * x * radial + lens["cx"], lens["fl_y"] * y * radial + lens["cy"]])
 
 
-def photos(folder, names, size=(640, 480), orientation=1):
+def source(folder, names, size=(640, 480), orientation=1):
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         exif = Image.Exif()
         exif[0x0112] = orientation
         Image.new("RGB", size, (200, 30, 30)).save(folder / name, exif=exif)
-    return folder
+    return PhotoSource(photos=folder)
 
 
 @pytest.mark.parametrize("models", [("RADIAL",), ("PINHOLE", "SIMPLE_RADIAL")])
 def test_nerfstudio_projects_its_own_cloud_to_our_pixels(tmp_path, models):
     _, exact = exact_reconstruction(n_images=4, models=models)
     folder = tmp_path / "out" / "deep"
-    write_nerfstudio(exact, folder, photos(tmp_path / "set", exact.image_names))
+    write_nerfstudio(exact, folder, source(tmp_path / "set", exact.image_names))
     content = json.loads((folder / "transforms.json").read_text())
     assert content["camera_model"] == "OPENCV" and content["applied_transform"] == np.eye(4)[:3].tolist()
     keys = {"fl_x", "fl_y", "cx", "cy", "w", "h", "k1", "k2"}
@@ -158,7 +160,7 @@ def test_nerfstudio_projects_its_own_cloud_to_our_pixels(tmp_path, models):
     cloud = read_ply(folder / content["ply_file_path"])["xyz"]
     assert len(content["frames"]) == 4
     for n, frame in enumerate(content["frames"]):
-        assert (folder / frame["file_path"]).resolve() == (tmp_path / "set" / exact.image_names[n]).resolve()
+        assert (folder / frame["file_path"]).read_bytes() == (tmp_path / "set" / exact.image_names[n]).read_bytes()
         seen = np.flatnonzero(exact.points.obs_image == n)[:40]
         for k in seen:
             pixel = nerfstudio_pixel(content, frame, cloud[exact.points.obs_point[k]])
@@ -169,7 +171,7 @@ def test_nerfstudio_gets_turned_photos_upright(tmp_path):
     """The camera is that of the photo as shown; nerfstudio does not look at EXIF."""
     _, exact = exact_reconstruction(n_images=2)
     exact.image_names = [name.replace(".png", ".jpg") for name in exact.image_names]
-    write_nerfstudio(exact, tmp_path / "out", photos(tmp_path / "set", exact.image_names, (480, 640), orientation=6))
+    write_nerfstudio(exact, tmp_path / "out", source(tmp_path / "set", exact.image_names, (480, 640), orientation=6))
     content = json.loads((tmp_path / "out" / "transforms.json").read_text())
     for frame in content["frames"]:
         with Image.open(tmp_path / "out" / frame["file_path"]) as image:
@@ -177,18 +179,15 @@ def test_nerfstudio_gets_turned_photos_upright(tmp_path):
             assert image.getexif().get(0x0112, 1) == 1
 
 
-def test_nerfstudio_without_photos(tmp_path, exact):
-    write_nerfstudio(exact, tmp_path, None)
-    frames = json.loads((tmp_path / "transforms.json").read_text())["frames"]
-    assert [frame["file_path"] for frame in frames] == exact.image_names
+def test_nerfstudio_asks_for_photos_that_are_missing(tmp_path, exact):
     with pytest.raises(InputError, match=r"is missing.*--images"):
-        write_nerfstudio(exact, tmp_path, tmp_path)
+        write_nerfstudio(exact, tmp_path / "out", PhotoSource(photos=tmp_path))
 
 
 @pytest.mark.parametrize("kind", ["nerfstudio", "colmap", "colmap-txt"])
 def test_eval_reads_exports_back_as_truth(tmp_path, exact, kind):
     if kind == "nerfstudio":
-        write_nerfstudio(exact, tmp_path / "out", photos(tmp_path / "set", exact.image_names))
+        write_nerfstudio(exact, tmp_path / "out", source(tmp_path / "set", exact.image_names))
     else:
         write_colmap(exact, tmp_path / "out" / "sparse" / "0", text=kind == "colmap-txt")
     truth = load_ground_truth(tmp_path / "out")
@@ -327,6 +326,13 @@ def test_glb_opens_with_points_colours_and_cameras(tmp_path, exact):
         x, y, z, _ = np.linalg.inv(world_from_cam) @ point
         pixel = exact.camera(n).project(np.array([x, -y, -z]))
         np.testing.assert_allclose(pixel, exact.points.obs_xy[seen], atol=1e-3)
+
+
+def test_glb_turns_a_known_up_to_y(tmp_path, exact):
+    write_glb(replace(exact, up="z"), tmp_path / "scene.glb")
+    turn, _ = trimesh.load(tmp_path / "scene.glb", force="scene").graph.get("points")
+    np.testing.assert_allclose(turn[:3, :3] @ [0, 0, 1], [0, 1, 0], atol=1e-12)
+    assert np.linalg.det(turn[:3, :3]) > 0
 
 
 def test_glb_pyramids_and_lenses_are_those_of_the_cameras(tmp_path, exact):

@@ -16,9 +16,9 @@ from proba.align import (
     Up,
     align_gps,
     align_up,
+    aligned,
     scale_from_baseline,
     scale_from_distance,
-    transformed,
 )
 from proba.cli.options import OUT
 from proba.errors import InputError
@@ -71,10 +71,8 @@ def main(
     for piece in pieces:
         if gps:
             piece.apply(align_gps(piece.reconstruction, photo_folder(folder, piece.reconstruction.image_names, images)))
-            piece.z_up = True
         elif up or not (baseline or distance):
             piece.apply(align_up(piece.reconstruction, up or "gravity"))
-            piece.z_up = True
     _write(folder, out or folder, pieces)
     print(f"{' | '.join(piece.told for piece in pieces)}: wrote {out or folder}")
 
@@ -86,10 +84,9 @@ class _Piece:
         self.reconstruction = reconstruction
         self.new_from_old = Sim3()
         self.reasons: list[str] = []
-        self.z_up = False
 
     def apply(self, step: Alignment) -> None:
-        self.reconstruction = transformed(self.reconstruction, step.similarity)
+        self.reconstruction = aligned(self.reconstruction, step)
         self.new_from_old = step.similarity @ self.new_from_old
         self.reasons.append(step.reason)
 
@@ -154,7 +151,7 @@ def _amend_reports(source: Path, target: Path, pieces: list[_Piece]) -> None:
                 centre = float(std[3:].max())
                 component["pose_std"][name]["centre"] = centre if np.isfinite(centre) else None
             matrix = piece.new_from_old.matrix().tolist()
-            done = {"reason": piece.told, "z_up": piece.z_up, "new_from_old": matrix}
+            done = {"reason": piece.told, "z_up": piece.reconstruction.up == "z", "new_from_old": matrix}
             component.setdefault("alignments", []).append(done)
         page = source / "report.html"
         if page.is_file():

@@ -18,6 +18,7 @@ from PIL import Image
 from proba.dense import depth_at, pixel_grid
 from proba.errors import InputError
 from proba.io.atomic import atomic_path, atomic_write_text
+from proba.io.names import safe_relative_path
 from proba.reconstruction import Reconstruction
 
 DepthFormat = Literal["npy", "png", "exr"]
@@ -36,15 +37,14 @@ def write_depth(
     images = {}
     for n, name in enumerate(reconstruction.image_names):
         camera = reconstruction.camera(n)
-        step = step_px or max(1, math.ceil(max(camera.width, camera.height) / MAX_SIDE_PX))
-        xy, height, width = pixel_grid(camera, step)
-        depth, sigma = (values.reshape(height, width) for values in depth_at(reconstruction, n, xy))
+        depth, sigma = depth_maps(reconstruction, n, step_px=step_px)
+        height, width = depth.shape
         shrink = np.array([width / camera.width, height / camera.height])
         entry: dict = {"width": width, "height": height}
         entry |= dict(zip(("fx", "fy"), (camera.focal_px * shrink).tolist(), strict=True))
         entry |= dict(zip(("cx", "cy"), (camera.principal_point_px * shrink).tolist(), strict=True))
         for kind, values in (("depth", depth), ("sigma", sigma)):
-            entry[kind] = f"{kind}/{name}.{form}"
+            entry[kind] = f"{kind}/{safe_relative_path(name)}.{form}"
             scale = _write(folder / entry[kind], values, form)
             if scale is not None:
                 entry[f"{kind}_units_per_count"] = scale
@@ -57,6 +57,20 @@ def write_depth(
         "images": images,
     }
     atomic_write_text(folder / "depth.json", json.dumps(content, indent=1))
+
+
+def depth_maps(
+    reconstruction: Reconstruction, image: int, *, step_px: float | None = None, max_side_px: int = MAX_SIDE_PX
+) -> tuple[np.ndarray, np.ndarray]:
+    """Depth and its standard deviation [h, w] of an image in scene units, one value for `step_px` pixels.
+
+    Without a step the longest side has at most `max_side_px` values.
+    """
+    camera = reconstruction.camera(image)
+    step = step_px or max(1, math.ceil(max(camera.width, camera.height) / max_side_px))
+    xy, height, width = pixel_grid(camera, step)
+    depth, sigma = depth_at(reconstruction, image, xy)
+    return depth.reshape(height, width), sigma.reshape(height, width)
 
 
 def _write(path: Path, values: np.ndarray, form: DepthFormat) -> float | None:

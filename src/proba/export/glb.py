@@ -1,7 +1,7 @@
 """Cameras and points as one binary glTF (.glb), for Blender, browsers and presentations.
 
 Every camera is a glTF camera and, because many viewers do not draw those, a pyramid of lines. glTF is y up: a turn
-of the root brings up the axis that the cameras hold up.
+of the root brings up the world's z, where that is known to be up, or else the axis that the cameras hold up.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _frustum_depth(reconstruction: Reconstruction) -> float:
 
 
 def _y_up(reconstruction: Reconstruction) -> np.ndarray:
-    """Turn [4, 4] that brings the world axis nearest to the cameras' up to glTF's y."""
-    up = camera_up(reconstruction.cam_from_world)
+    """Turn [4, 4] that brings z, where that is up, or else the world axis nearest to the cameras' up to glTF's y."""
+    up = np.array([0.0, 0.0, 1.0]) if reconstruction.up == "z" else camera_up(reconstruction.cam_from_world)
     axis = int(np.argmax(np.abs(up)))
     rows = np.zeros((3, 3))
     rows[1, axis] = np.sign(up[axis])

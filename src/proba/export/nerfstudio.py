@@ -1,34 +1,42 @@
-"""nerfstudio's transforms.json, for NeRF and splatting programs.
+"""A folder for nerfstudio, Brush and other NeRF and splatting programs: it holds all that it names.
 
-Poses there are world_from_cam with OpenGL axes (x right, y up, z backward); the world stays ours, so that
-`applied_transform` is the identity: versions of nerfstudio differ in whether they apply it to the point cloud.
+OUT/transforms.json, OUT/points.ply
+OUT/images/NAME           the photos, upright
+OUT/masks/NAME.png        white where a photo counts, where there are masks
+OUT/depth/NAME.npy        depth (z) in thousandths of a scene unit, the unit that nerfstudio takes by default
+
+Poses in transforms.json are world_from_cam with OpenGL axes (x right, y up, z backward). The world stays ours, so that
+`applied_transform` is the identity: versions of nerfstudio differ in whether they apply it to the point cloud. Where z
+is known to point up, nerfstudio is told to leave the orientation as it is.
 Pixels are as in COLMAP, first centre at (0.5, 0.5), and so are k1 and k2.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
-from proba.errors import InputError
+from proba.export.depth import depth_maps
+from proba.export.photo_files import LinkMode, PhotoSource, add_photo, any_masks, exported_name, save_mask
 from proba.geometry.axes import OPENGL_FROM_OPENCV
 from proba.io.atomic import atomic_path, atomic_write_text
+from proba.io.names import safe_relative_path
 from proba.io.ply import write_ply
 from proba.reconstruction import Camera, Reconstruction
 
-ORIENTATION = 0x0112  # EXIF tag; 1 means that the photo is stored as it is shown
 POINTS = "points.ply"
+DEPTH_SIDE_PX = 512
+"""Longest side of the depth files; the maps inside have far fewer cells."""
+DEPTH_UNITS = 1000.0
 
 
-def write_nerfstudio(reconstruction: Reconstruction, folder: str | Path, photos: Path | None) -> None:
-    """Write transforms.json and points.ply. Paths lead to `photos`, relative to the folder; without: names alone.
-
-    nerfstudio ignores the EXIF orientation that our cameras include, so turned photos are copied upright to images/.
-    """
+def write_nerfstudio(
+    reconstruction: Reconstruction, folder: str | Path, source: PhotoSource, mode: LinkMode = "copy"
+) -> None:
+    """Write transforms.json and everything it names into the folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     points = reconstruction.points
@@ -37,19 +45,47 @@ def write_nerfstudio(reconstruction: Reconstruction, folder: str | Path, photos:
     used = sorted(set(reconstruction.camera_of_image.tolist()))
     shared = lenses[used[0]] if len(used) == 1 else {}
     world_from_cam = reconstruction.world_from_cam @ OPENGL_FROM_OPENCV  # [N, 4, 4]
+    masked = any_masks(source, reconstruction.image_names)
     frames = []
     for n, name in enumerate(reconstruction.image_names):
-        path = name if photos is None else _path(photos, name, folder)
+        files = _add_files(reconstruction, n, folder, source, mode, masked)
         own = {} if shared else lenses[reconstruction.camera_of_image[n]]
-        frames.append({"file_path": path, "image_name": name, **own, "transform_matrix": world_from_cam[n].tolist()})
+        frames.append({**files, "image_name": name, **own, "transform_matrix": world_from_cam[n].tolist()})
     content = {
         "camera_model": "OPENCV",
         **shared,
+        **({"orientation_override": "none"} if reconstruction.up == "z" else {}),
         "applied_transform": np.eye(4)[:3].tolist(),
         "ply_file_path": POINTS,
         "frames": frames,
     }
     atomic_write_text(folder / "transforms.json", json.dumps(content, indent=1))
+
+
+def _add_files(
+    reconstruction: Reconstruction, n: int, folder: Path, source: PhotoSource, mode: LinkMode, masked: bool
+) -> dict[str, str]:
+    """Photo, mask and depth of an image; their paths below the folder. nerfstudio wants masks of all photos or none."""
+    name = safe_relative_path(reconstruction.image_names[n]).as_posix()
+    files = {"file_path": f"images/{exported_name(name)}", "depth_file_path": f"depth/{name}.npy"}
+    add_photo(source, name, folder / files["file_path"], mode)
+    if masked:
+        files["mask_path"] = f"masks/{exported_name(name)}.png"
+        save_mask(_mask(source, name, folder / files["file_path"]), folder / files["mask_path"])
+    depth, _ = depth_maps(reconstruction, n, max_side_px=DEPTH_SIDE_PX)
+    with atomic_path(folder / files["depth_file_path"]) as temporary:
+        np.save(temporary, (DEPTH_UNITS * depth).astype(np.float32))
+    return files
+
+
+def _mask(source: PhotoSource, name: str, exported: Path) -> np.ndarray:  # [h, w] bool
+    """The mask of a photo; all of it where there is none."""
+    if source.mask_path(name) is not None:
+        mask = source.read(name)[1]
+        if mask is not None:
+            return mask
+    with Image.open(exported) as image:
+        return np.ones(image.size[::-1], bool)
 
 
 def _lens(camera: Camera) -> dict[str, float | int]:
@@ -58,20 +94,3 @@ def _lens(camera: Camera) -> dict[str, float | int]:
     k1, k2, *_ = [*radial, 0.0, 0.0]
     size = {"w": camera.width, "h": camera.height}
     return {**size, "fl_x": fx, "fl_y": fy, "cx": cx, "cy": cy, "k1": k1, "k2": k2, "p1": 0.0, "p2": 0.0}
-
-
-def _path(photos: Path, name: str, folder: Path) -> str:
-    """Path of a photo seen from the folder, or of its upright copy there."""
-    photo = photos / name
-    if not photo.is_file():
-        raise InputError(f"The photo {photo} is missing. Give the folder of the photos with --images.")
-    try:
-        with Image.open(photo) as image:
-            if image.getexif().get(ORIENTATION, 1) != 1:
-                copy = (folder / "images" / name).with_suffix(".png" if photo.suffix.lower() == ".png" else ".jpg")
-                with atomic_path(copy) as temporary:
-                    ImageOps.exif_transpose(image).convert("RGB").save(temporary, quality=95)
-                photo = copy
-    except OSError as error:
-        raise InputError(f"The photo {photo} cannot be read ({error}). Restore it.") from error
-    return Path(os.path.relpath(photo.resolve(), folder.resolve())).as_posix()

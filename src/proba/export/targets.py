@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from proba.errors import InputError
 from proba.export.depth import DepthFormat, write_depth
 from proba.export.glb import write_glb
 from proba.export.nerfstudio import write_nerfstudio
+from proba.export.photo_files import LinkMode, photo_source
 from proba.export.splat import write_splat
 from proba.export.tum import write_tum
 from proba.export.undistorted import write_undistorted
@@ -32,81 +34,119 @@ class ExportOptions:
     depth: pixels of the photo for each value; None: as many as give 1024 values along the longest side."""
     depth_format: DepthFormat = "npy"
     """Files of depth maps: npy (float32), png (16 bit, its unit in depth.json) or exr (needs OpenEXR)."""
+    photo_files: LinkMode = "copy"
+    """nerfstudio: photos are copied, so that the folder can be moved, or linked, which saves space."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One piece of a result on its way out."""
+    """The connected pieces of a result on their way out."""
 
-    reconstruction: Reconstruction
-    index: int
-    """Which piece, the largest first."""
+    pieces: list[Reconstruction]
     out: Path
-    """Folder of the whole export."""
     photos: Path | None
+    masks: Path | None
     options: ExportOptions
 
-    @property
-    def folder(self) -> Path:
-        """Folder of this piece, for formats that hold one piece alone."""
-        return self.out if self.index == 0 else self.out / f"piece{self.index}"
+    def folders(self) -> list[tuple[Reconstruction, Path]]:
+        """Each piece with a folder of its own, for formats that hold one piece alone."""
+        return [(piece, self.out if k == 0 else self.out / f"piece{k}") for k, piece in enumerate(self.pieces)]
 
-    @property
-    def model_folder(self) -> Path:
-        """Folder of this piece's COLMAP model."""
-        return self.out / "sparse" / str(self.index)
-
-    def cloud(self) -> Cloud:
+    def cloud(self, piece: Reconstruction) -> Cloud:
         """The refined points, or the dense ones where a density is given."""
         if self.options.density_px is None:
-            return point_cloud(self.reconstruction)
-        assert self.photos is not None
-        return dense_cloud(self.reconstruction, self.photos, CloudOptions(step_px=self.options.density_px))
+            return point_cloud(piece)
+        return dense_cloud(piece, self.photo_folder(), CloudOptions(step_px=self.options.density_px))
+
+    def photo_folder(self) -> Path:
+        if self.photos is None:
+            raise InputError("This export needs the folder of the photos. Give it as `photos`.")
+        return self.photos
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """How a format is written, and what that takes."""
 
-    write: Callable[[Job], str | None]
-    """Writes one piece; may return a line to print."""
+    write: Callable[[Job], list[str] | None]
+    """Writes all pieces; may return lines to print."""
     photos: Literal["never", "for density", "always"] = "never"
+    """Whether it takes the photos."""
+    next_commands: tuple[tuple[str, str], ...] = ()
+    """Programs that go on from there, and their commands with {out} for the folder."""
 
 
-def _ply(job: Job) -> str:
-    cloud = job.cloud()
-    write_ply(job.folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
-    return f"{len(cloud.xyz)} points"
-
-
-def _splat(job: Job) -> str:
-    cloud = job.cloud()
-    write_splat(job.folder / "splat.ply", cloud)
-    return f"{len(cloud.xyz)} points"
-
-
-def _depth(job: Job) -> None:
-    options = job.options
-    write_depth(job.reconstruction, job.folder, form=options.depth_format, step_px=options.density_px)
+def _colmap(job: Job, *, text: bool) -> None:
+    for index, piece in enumerate(job.pieces):
+        write_colmap(piece, job.out / "sparse" / str(index), text=text)
 
 
 def _undistorted(job: Job) -> None:
-    assert job.photos is not None
-    write_undistorted(job.reconstruction, job.out, job.photos, job.index)
+    write_undistorted(job.pieces, job.out, photo_source(job.photo_folder(), job.masks, job.out))
+
+
+def _nerfstudio(job: Job) -> None:
+    for piece, folder in job.folders():
+        source = photo_source(job.photo_folder(), job.masks, folder)
+        write_nerfstudio(piece, folder, source, job.options.photo_files)
+
+
+def _ply(job: Job) -> list[str]:
+    lines = []
+    for piece, folder in job.folders():
+        cloud = job.cloud(piece)
+        write_ply(folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
+        lines.append(f"{len(cloud.xyz)} points")
+    return lines
+
+
+def _splat(job: Job) -> list[str]:
+    lines = []
+    for piece, folder in job.folders():
+        cloud = job.cloud(piece)
+        write_splat(folder / "splat.ply", cloud)
+        lines.append(f"{len(cloud.xyz)} Gaussians")
+    return lines
+
+
+def _depth(job: Job) -> None:
+    for piece, folder in job.folders():
+        write_depth(piece, folder, form=job.options.depth_format, step_px=job.options.density_px)
+
+
+def _tum(job: Job) -> None:
+    for piece, folder in job.folders():
+        write_tum(piece, folder / "trajectory.txt")
+
+
+def _glb(job: Job) -> None:
+    for piece, folder in job.folders():
+        write_glb(piece, folder / "scene.glb")
 
 
 TARGETS: dict[Format, Target] = {
-    "colmap": Target(write=lambda job: write_colmap(job.reconstruction, job.model_folder)),
-    "colmap-txt": Target(write=lambda job: write_colmap(job.reconstruction, job.model_folder, text=True)),
-    "colmap-undistorted": Target(write=_undistorted, photos="always"),
+    "colmap": Target(write=lambda job: _colmap(job, text=False)),
+    "colmap-txt": Target(write=lambda job: _colmap(job, text=True)),
+    "colmap-undistorted": Target(
+        write=_undistorted,
+        photos="always",
+        next_commands=(
+            ("3D Gaussian splatting", "python train.py -s {out}"),
+            ("gsplat", "python simple_trainer.py default --data_dir {out} --data_factor 1"),
+            ("Brush", "brush {out}"),
+            ("nerfstudio", "ns-train splatfacto colmap --data {out} --images-path images --colmap-path sparse/0"),
+        ),
+    ),
     "nerfstudio": Target(
-        write=lambda job: write_nerfstudio(job.reconstruction, job.folder, job.photos), photos="always"
+        write=_nerfstudio,
+        photos="always",
+        next_commands=(("nerfstudio", "ns-train splatfacto --data {out}"), ("Brush", "brush {out}")),
     ),
     "ply": Target(write=_ply, photos="for density"),
     "splat": Target(write=_splat, photos="for density"),
     "depth": Target(write=_depth),
-    "tum": Target(write=lambda job: write_tum(job.reconstruction, job.folder / "trajectory.txt")),
-    "glb": Target(write=lambda job: write_glb(job.reconstruction, job.folder / "scene.glb")),
+    "tum": Target(write=_tum),
+    "glb": Target(write=_glb),
 }
 
 
@@ -116,12 +156,18 @@ def needs_photos(to: Format, options: ExportOptions | None = None) -> bool:
     return TARGETS[to].photos == "always" or (TARGETS[to].photos == "for density" and dense)
 
 
+def next_commands(to: Format, out: Path) -> list[str]:
+    """What to run next, one line for each known program."""
+    return [f"{program}: {command.format(out=shlex.quote(str(out)))}" for program, command in TARGETS[to].next_commands]
+
+
 def export(
     reconstructions: Reconstruction | Sequence[Reconstruction],
     *,
     to: Format,
     out: str | Path,
     photos: str | Path | None = None,
+    masks: str | Path | None = None,
     options: ExportOptions | None = None,
 ) -> list[str]:
     """Write reconstructions in another program's format; returns what there is to say about it, in lines.
@@ -133,21 +179,21 @@ def export(
         to: Name of a target.
         out: Folder to write to.
         photos: Folder of the photos, for the targets that need them (`needs_photos`).
+        masks: Folder of masks named like the photos, for colmap-undistorted and nerfstudio.
         options: What can be chosen about the target.
     """
-    options, out = options or ExportOptions(), Path(out)
+    options = options or ExportOptions()
     if to not in TARGETS:
         raise InputError(f"There is no export to {to!r}. Choose one of {', '.join(get_args(Format))}.")
     if options.density_px is not None and not options.density_px >= 1:
         raise InputError(f"A density of {options.density_px:g} is finer than the photos. Give 1 or more pixels.")
-    if photos is None and needs_photos(to, options):
-        raise InputError(f"The export to {to} needs the folder of the photos. Give it as `photos`.")
-    if out.is_file():
+    job = Job(
+        pieces=[reconstructions] if isinstance(reconstructions, Reconstruction) else list(reconstructions),
+        out=Path(out),
+        photos=None if photos is None else Path(photos),
+        masks=None if masks is None else Path(masks),
+        options=options,
+    )
+    if job.out.is_file():
         raise InputError(f"{out} is a file. Give a folder to write to.")
-    pieces = [reconstructions] if isinstance(reconstructions, Reconstruction) else reconstructions
-    folder = None if photos is None else Path(photos)
-    lines = []
-    for index, piece in enumerate(pieces):
-        line = TARGETS[to].write(Job(reconstruction=piece, index=index, out=out, photos=folder, options=options))
-        lines += [line] if line else []
-    return lines
+    return TARGETS[to].write(job) or []

@@ -1,4 +1,11 @@
-"""Photos without distortion and a model of pinhole cameras, as 3D Gaussian splatting and other trainers want them."""
+"""Photos without distortion and a model of pinhole cameras, in the folder layout of 3D Gaussian splatting.
+
+OUT/images/NAME          photos as pinhole cameras see them, upright, the principal point in the middle
+OUT/masks/NAME.png       the same of the masks, where there are any
+OUT/sparse/0             COLMAP model of those cameras; further pieces in sparse/1, ...
+
+Names have no folders: the original splatting code looks at the last part of a name alone.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +14,21 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
 
-from proba.errors import InputError
-from proba.io.atomic import atomic_path
+from proba.export.photo_files import PhotoSource, any_masks, exported_name, save_mask, save_picture
 from proba.io.colmap import write_colmap
+from proba.io.names import flat_names
 from proba.reconstruction import Camera, Reconstruction
 
-WRITABLE = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp")
 LONGEST_FOCAL = 2.0
 """Blank corners are cut off by a longer focal length, at most by this factor."""
 
 
 def pinhole(camera: Camera) -> Camera:
-    """A camera of the same size that sees nothing beyond the photo. Its principal point is in the middle, since some
-    programs take that for granted."""
+    """A camera of the same size that sees nothing beyond the photo.
+
+    Its principal point is in the middle and its pixels are square, since some programs take that for granted.
+    """
     width, height = camera.width, camera.height
     across, down = np.linspace(0, width, 65), np.linspace(0, height, 65)
     border = np.concatenate(
@@ -38,35 +45,40 @@ def pinhole(camera: Camera) -> Camera:
 
 
 def undistorted(reconstruction: Reconstruction) -> Reconstruction:
-    """The same reconstruction with pinhole cameras."""
+    """The same reconstruction with pinhole cameras; observations outside their view are left out."""
     cameras = [pinhole(camera) for camera in reconstruction.cameras]
-    xy = reconstruction.points.obs_xy.copy()  # [K, 2]
+    points = reconstruction.points
+    xy = points.obs_xy.copy()  # [K, 2]
+    inside = np.ones(len(xy), bool)
     for n, k in enumerate(reconstruction.camera_of_image):
-        mine = reconstruction.points.obs_image == n
+        mine = points.obs_image == n
         xy[mine] = cameras[k].project(reconstruction.camera(n).rays(xy[mine].astype(np.float64)))
-    names = [name if name.lower().endswith(WRITABLE) else f"{name}.png" for name in reconstruction.image_names]
-    return replace(reconstruction, cameras=cameras, image_names=names, points=replace(reconstruction.points, obs_xy=xy))
+        inside[mine] = ((xy[mine] >= 0) & (xy[mine] <= [cameras[k].width, cameras[k].height])).all(axis=1)
+    kept = replace(points, obs_xy=xy[inside], obs_point=points.obs_point[inside], obs_image=points.obs_image[inside])
+    return replace(reconstruction, cameras=cameras, points=kept)
 
 
-def write_undistorted(reconstruction: Reconstruction, folder: Path, photos: Path, index: int = 0) -> None:
-    """Write FOLDER/images and FOLDER/sparse/INDEX."""
-    plain = undistorted(reconstruction)
-    for n, name in enumerate(reconstruction.image_names):
-        try:
-            with Image.open(photos / name) as file:
-                rgb = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
-        except (OSError, SyntaxError, ValueError) as error:
-            raise InputError(
-                f"The photo {photos / name} cannot be read ({error}). Give --images its folder."
-            ) from error
-        with atomic_path(folder / "images" / plain.image_names[n]) as temporary:
-            Image.fromarray(_warped(rgb, reconstruction.camera(n), plain.camera(n))).save(temporary, quality=95)
-    write_colmap(plain, folder / "sparse" / str(index))
+def write_undistorted(pieces: list[Reconstruction], out: Path, source: PhotoSource) -> None:
+    """Write photos, masks and models of all pieces."""
+    names = [name for piece in pieces for name in piece.image_names]
+    fresh = iter(flat_names([exported_name(name) for name in names]))
+    masked = any_masks(source, names)
+    for index, piece in enumerate(pieces):
+        plain = replace(undistorted(piece), image_names=[next(fresh) for _ in piece.image_names])
+        for n, name in enumerate(piece.image_names):
+            rgb, mask = source.read(name)
+            cameras, target = (piece.camera(n), plain.camera(n)), plain.image_names[n]
+            save_picture(_warped(rgb, *cameras), out / "images" / target)
+            if masked or mask is not None:
+                white = np.ones(rgb.shape[:2], bool) if mask is None else mask
+                warped = _warped(white.astype(np.uint8) * 255, *cameras, outside=cv2.BORDER_CONSTANT)
+                save_mask(warped > 127, out / "masks" / f"{target}.png")
+        write_colmap(plain, out / "sparse" / str(index))
 
 
-def _warped(rgb: np.ndarray, source: Camera, target: Camera) -> np.ndarray:
-    """A photo [h, w, 3] as another camera at the same place sees it."""
+def _warped(pixels: np.ndarray, source: Camera, target: Camera, outside: int = cv2.BORDER_REPLICATE) -> np.ndarray:
+    """A photo [h, w, 3] or mask [h, w] as another camera at the same place sees it."""
     pixel = np.stack(np.meshgrid(np.arange(target.width), np.arange(target.height)), axis=-1) + 0.5  # [h, w, 2]
-    scale = np.array([rgb.shape[1] / source.width, rgb.shape[0] / source.height])
+    scale = np.array([pixels.shape[1] / source.width, pixels.shape[0] / source.height])
     place = (source.project(target.rays(pixel)) * scale - 0.5).astype(np.float32)  # OpenCV's first pixel is at (0, 0)
-    return cv2.remap(rgb, place[..., 0], place[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return cv2.remap(pixels, place[..., 0], place[..., 1], cv2.INTER_LINEAR, borderMode=outside)

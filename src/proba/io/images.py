@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -112,7 +112,7 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
     """All usable photos below a folder, sorted by name. Files that are left out are named in a warning."""
     folder = Path(folder)
     paths = _image_files(folder)
-    mask_of = _masks(Path(masks)) if masks else {}
+    mask_of = mask_files(Path(masks)) if masks else {}
     photos: list[Photo] = []
     first_of: dict[str, str] = {}
     # The filter is set here and not where files are opened, because it belongs to the process and not to a thread.
@@ -141,11 +141,7 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
 def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
     """Read a photo, and its mask, reduced so that its longest side has at most `max_side_px`."""
     try:
-        rgb, alpha = _decode(photo.path)
-        mask = None if alpha is None else alpha > 127
-        if photo.mask_path:
-            white = _read_mask(photo.mask_path, (rgb.shape[1], rgb.shape[0]))
-            mask = white if mask is None else mask & white
+        rgb, mask = read_photo(photo.path, photo.mask_path)
     except UNREADABLE as error:
         raise InputError(f"{photo.path} cannot be read any more ({error}). Was it changed during the run?") from error
     height, width = rgb.shape[:2]
@@ -153,6 +149,19 @@ def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
     if mask is not None and mask.shape != rgb.shape[:2]:
         mask = np.asarray(Image.fromarray(mask).resize(rgb.shape[1::-1], Image.Resampling.NEAREST))
     return Pixels(rgb=rgb, mask=mask, width=width, height=height, name=photo.info.name)
+
+
+def read_photo(path: Path, mask_path: Path | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+    """RGB [h, w, 3] uint8 of a photo as it is shown, and where it counts [h, w] bool by its mask file and its alpha.
+
+    Raises what is in UNREADABLE.
+    """
+    rgb, alpha = _decode(path)
+    mask = None if alpha is None else alpha > 127
+    if mask_path:
+        white = _read_mask(mask_path, (rgb.shape[1], rgb.shape[0]))
+        mask = white if mask is None else mask & white
+    return rgb, mask
 
 
 def load_grey(path: Path, max_side_px: int | None = None) -> np.ndarray:  # [h, w] uint8
@@ -208,7 +217,7 @@ def _open_heic() -> bool:
     return True
 
 
-def _masks(folder: Path) -> dict[str, Path]:
+def mask_files(folder: Path) -> dict[str, Path]:
     """Mask files by the name of the photo they belong to: the same name, or with a further or another suffix."""
     if not folder.is_dir():
         raise InputError(f"There is no masks folder {folder}. Check the path.")
@@ -219,6 +228,11 @@ def _masks(folder: Path) -> dict[str, Path]:
             found[name.as_posix()] = path
             found.setdefault(name.with_suffix("").as_posix(), path)
     return found
+
+
+def mask_of_photo(name: str, files: dict[str, Path]) -> Path | None:
+    """The mask of a photo among `mask_files`."""
+    return files.get(name) or files.get(PurePosixPath(name).with_suffix("").as_posix())
 
 
 def _warn_unmasked(photos: Iterable[Photo], masks: Path) -> None:
@@ -247,7 +261,7 @@ def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
         return f"cannot be read as an image ({' '.join(str(error).split()) or type(error).__name__})"
     if min(width, height) < MIN_SIDE_PX:
         return f"it has only {width} x {height} pixels"
-    mask_path = mask_of.get(name.as_posix()) or mask_of.get(name.with_suffix("").as_posix())
+    mask_path = mask_of_photo(name.as_posix(), mask_of)
     digest = hashlib.sha256(content)
     if mask_path:
         digest.update(mask_path.read_bytes())

@@ -74,6 +74,8 @@ def _arrays(reconstruction: Reconstruction, k: int) -> dict[str, np.ndarray]:
         f"edges_{k}": np.array(json.dumps([asdict(edge) for edge in reconstruction.edges])),
         f"notes_{k}": np.array(json.dumps([asdict(note) for note in reconstruction.notes])),
     }
+    if reconstruction.up:
+        arrays[f"up_{k}"] = np.array(reconstruction.up)
     for name in ("log_depth", "log_variance"):
         value = getattr(reconstruction, name)
         if value is not None:
@@ -93,6 +95,7 @@ def _fill(reconstruction: Reconstruction, k: int, file) -> None:
         reconstruction.points.sigma = file[f"sigma_{k}"]
     reconstruction.edges = [_edge(item) for item in json.loads(str(file[f"edges_{k}"]))]
     reconstruction.notes = [_note(item) for item in json.loads(str(file[f"notes_{k}"]))]
+    reconstruction.up = "z" if f"up_{k}" in file and str(file[f"up_{k}"]) == "z" else None
     for name in ("log_depth", "log_variance"):
         if f"{name}_{k}" in file:
             setattr(reconstruction, name, file[f"{name}_{k}"])
