@@ -11,7 +11,8 @@ import pytest
 
 import proba.report.checks as checks_module
 from proba.reconstruction import Camera, Edge, Note, NoteKind
-from proba.report.checks import TOPICS, Check, verdict, worst_level
+from proba.report.checks import TOPICS, Check, worst_level
+from proba.report.findings import findings, verdict
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,6 +144,40 @@ def test_the_worst_check_decides():
     ]
     assert worst_level([]) == "good" and worst_level(checks[:2]) == "check" and worst_level(checks) == "distrust"
     assert verdict(checks, 2, 2) == "Do not trust this result: third (1 more warning below)."
+
+
+def test_warnings_about_one_photo_are_one():
+    """a fails two checks, b one of them, and the third is about no photo."""
+    checks = [
+        Check(topic="A", fact="all is well", wanted=""),
+        Check(topic="B", fact="a and b see little", wanted="", level="check", images=("a", "b"), reason="sees little"),
+        Check(topic="C", fact="too slow", wanted="", level="check", advice="Wait"),
+        Check(
+            topic="D", fact="a is wrong", wanted="", level="distrust", advice="Drop it", images=("a",), reason="wrong"
+        ),
+    ]
+    first, *others = findings(checks)
+    assert (first.level, first.images, first.topics) == ("distrust", ("a",), ("B", "D"))
+    assert first.fact == "a: sees little; wrong" and first.reasons == ("sees little", "wrong")
+    assert [(finding.fact, finding.images) for finding in others] == [("b: sees little", ("b",)), ("too slow", ())]
+    assert verdict(checks, 2, 2) == "Do not trust this result: a is wrong (2 more warnings below)."
+
+
+def test_photos_with_one_problem_in_common_stay_together():
+    check = Check(
+        topic="B", fact="a and b see little", wanted="", level="check", images=("a", "b"), reason="sees little"
+    )
+    (found,) = findings([check])
+    assert found.fact == "a and b see little" and found.images == ("a", "b")
+
+
+def test_the_report_warns_of_a_photo_once(finished):
+    finished.rec.cam_from_world[3, 0, 3] += 0.5
+    finished.rec.pose_std[3, 1] = np.radians(2)
+    report = finished.report()
+    about = [finding for finding in report["findings"] if "003.png" in finding["images"]]
+    assert len(about) == 1 and {"Contradicting images", "Uncertain poses"} <= set(about[0]["topics"])
+    assert len(report["warnings"]) == len(report["findings"])
 
 
 def test_the_choice_tells_by_how_much(finished):

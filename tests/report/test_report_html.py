@@ -15,7 +15,9 @@ from proba.report import folder_summary, write_results
 from proba.report.facts import PairFacts
 from proba.report.figures import graph_matrix, scene_view, view_axes
 from proba.report.html import SCENES
-from proba.report.pictures import worst_pairs
+from proba.report.pictures import MAX_THUMBNAILS, thumbnails, worst_pairs
+from proba.report.prose import to_html
+from proba.report.words import duration, focal_range, stage_times
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -75,6 +77,7 @@ def test_with_photos(finished, tmp_path):
     page, report = write(finished, tmp_path / "out", image_folder=folder, matching=matching)
     assert report["image_folder"] == str(folder)
     assert page.tags.count("image") == 8  # four pairs of two
+    assert page.tags.count("img") == 8  # the table of images
     assert "Matched with sift: 20 of 28 pairs kept" in page.text
     assert (tmp_path / "out" / "report.html").stat().st_size < 1_500_000
 
@@ -84,7 +87,7 @@ def test_unreadable_photos_do_not_stop_the_report(finished, tmp_path):
     for path in folder.iterdir():
         path.write_bytes(b"\x89PNG no more")
     page, _ = write(finished, tmp_path / "out", image_folder=folder)
-    assert "image" not in page.tags
+    assert "image" not in page.tags and "img" not in page.tags
 
 
 def test_file_names_are_text(finished, tmp_path):
@@ -99,6 +102,51 @@ def test_file_names_are_text(finished, tmp_path):
     page, report = write(finished, tmp_path)
     assert evil in report["verdict"]["text"] and evil in page.text
     assert "script" not in page.tags
+
+
+def test_nothing_runs_and_nothing_is_loaded(finished, tmp_path):
+    write(finished, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in page.partition("<style>")[0]
+    assert "prefers-color-scheme:dark" in page
+
+
+def test_warnings_bring_their_section_of_the_troubleshooting_page(finished, tmp_path):
+    finished.interrupted = True
+    page, _ = write(finished, tmp_path)
+    assert "Interrupted: what it means and what helps" in page.text
+    assert "You pressed Ctrl-C" in page.text and "--resume" in page.text
+
+
+def test_little_markdown_becomes_html():
+    text = "Two\nlines with `a < b`.\n- *one* [page](x.md)\n  goes on\n- two\n\nThe end."
+    assert to_html(text) == (
+        "<p>Two lines with <code>a &lt; b</code>.</p><ul><li><em>one</em> page goes on</li><li>two</li></ul>"
+        "<p>The end.</p>"
+    )
+
+
+def test_focal_lengths_of_all_cameras():
+    def focal(focal_px, std_px):
+        return {"focal_px": focal_px, "std_px": std_px}
+
+    assert focal_range([focal(762.81, 4.04)]) == ("762.8 ± 4.0 px", "focal length")
+    assert focal_range([focal(762.81, None)])[0] == "762.8 ± unknown px"
+    several = [focal(762.8, 4.0), focal(1393.3, 27.4), focal(750.8, None), focal(1099.7, 6.07)]
+    assert focal_range(several) == ("751 to 1393 px", "focal lengths of 4 cameras, typically ± 6.1 px")
+
+
+def test_stages_have_names_and_times():
+    assert stage_times({"match": 2.0, "solve": 1.0}) == [("matching", 2.0), ("cold start search", 1.0)]
+    assert duration({"match": 60.0, "solve": 30.4}) == "90 s" and duration({"match": 186.4}) == "3 min 6 s"
+
+
+def test_hundreds_of_photos_keep_the_page_small(finished, tmp_path):
+    folder = photos(finished, tmp_path / "photos")
+    small = thumbnails([finished.rec] * 50, folder)
+    assert max(len(photo.jpeg_base64) for photo in small.values()) * MAX_THUMBNAILS < 3e6  # of noise, the worst case
+    assert all(max(photo.width, photo.height) == 80 for photo in small.values())
 
 
 def test_lines_of_a_wrong_pair_are_red(finished):

@@ -8,6 +8,7 @@ matches (strecha_castle_p19, repeated windows) it was 32 %, elsewhere below 10 %
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,26 +66,12 @@ class Check:
     """What to do, where the fact is not as wanted."""
     images: tuple[str, ...] = ()
     """The images it is about."""
-
-    @property
-    def text(self) -> str:
-        """A warning in one line."""
-        return f"{self.fact}. {self.advice}"
+    reason: str = ""
+    """The fact in a few words without the names, where it is about images."""
 
 
-def worst_level(checks: list[Check]) -> Level:
+def worst_level(checks: Sequence[Check]) -> Level:
     return max((check.level for check in checks), key=LEVELS.index, default="good")
-
-
-def verdict(checks: list[Check], registered: int, images: int) -> str:
-    """A sentence for people, made of the checks alone."""
-    level = worst_level(checks)
-    if level == "good":
-        return f"Looks right: {registered} of {images} images are posed and all {len(checks)} checks pass."
-    first = next(check for check in checks if check.level == level)
-    more = sum(check.level != "good" for check in checks) - 1
-    rest = f" ({more} more {_plural('warning', more)} below)" if more else ""
-    return {"check": "Check before use: ", "distrust": "Do not trust this result: "}[level] + first.fact + rest + "."
 
 
 def run_checks(
@@ -115,7 +102,7 @@ def _coverage(result: SolveResult, n_images: int) -> list[Check]:
     fact, wanted = f"{posed} of {n_images} images posed", "all"
     left_out = Check(topic="Images left out", fact=fact, wanted=wanted)
     if posed < n_images:
-        named = f" (without matches: {_list(result.unmatched)})" if result.unmatched else ""
+        named = f" (without matches: {name_list(result.unmatched)})" if result.unmatched else ""
         left_out = Check(
             topic="Images left out",
             fact=fact + named,
@@ -123,6 +110,7 @@ def _coverage(result: SolveResult, n_images: int) -> list[Check]:
             level="distrust" if posed < LEFT_OUT * n_images else "check",
             advice="Add photos that overlap with the missing ones, or try another matcher",
             images=tuple(result.unmatched),
+            reason="no matches with any other photo",
         )
     pieces = Check(topic="Several pieces", fact="one connected reconstruction", wanted="one")
     if len(result.pieces) > 1:
@@ -174,14 +162,16 @@ def _contradictions(piece: Piece, edges: list[PairFacts], where: str) -> Check:
     if not listed:
         fact = f"no image or group contradicts the rest in more than {100 * worst:.0f} % of its matches{where}"
         return Check(topic="Contradicting images", fact=fact, wanted=wanted)
+    most = f"up to {100 * worst:.0f} % of the matches"
     return Check(
         topic="Contradicting images",
-        fact=f"up to {100 * worst:.0f} % of the matches of {_list(listed)} with others contradict the result{where}",
+        fact=f"{most} of {name_list(listed)} with others contradict the result{where}",
         wanted=wanted,
         level="distrust" if worst >= CONTRADICTING[1] else "check",
         advice="Wrong poses, or false matches from repeated structure: look at these pairs, add photos in between, try "
         "another seed or matcher, or leave these images out",
         images=tuple(listed),
+        reason=f"{most} with others contradict the result",
     )
 
 
@@ -201,15 +191,19 @@ def _weak_links(piece: Piece, edges: list[PairFacts], where: str) -> list[Check]
     return [
         Check(
             topic="Weak link",
-            fact=f"only {cut.agreeing} agreeing matches in {cut.pairs} {_plural('pair', cut.pairs)} hold "
-            f"{_list(cut.group)} to the other {cut.others} images{where}",
+            fact=f"only {_link(cut)} hold {name_list(cut.group)} to the other {cut.others} images{where}",
             wanted=wanted,
             level="check",
             advice="The place and scale of that part are uncertain; add photos that see both sides",
             images=tuple(cut.group),
+            reason=f"held to the other images by only {_link(cut)}",
         )
         for cut in weak[:3]
     ]
+
+
+def _link(cut: Cut) -> str:
+    return f"{cut.agreeing} agreeing matches in {cut.pairs} {plural('pair', cut.pairs)}"
 
 
 def _alike(one: Cut, other: Cut) -> bool:
@@ -217,18 +211,32 @@ def _alike(one: Cut, other: Cut) -> bool:
     return 2 * shared > max(len(one.group), len(other.group))
 
 
+def _of_images(
+    *, topic: str, bad: list[str], fact: str, good: str, reason: str, wanted: str, advice: str, level: Level = "check"
+) -> Check:
+    """A check that some images may fail: `fact` if they do, `good` if none does."""
+    return Check(
+        topic=topic,
+        fact=fact if bad else good,
+        wanted=wanted,
+        level=level if bad else "good",
+        advice=advice,
+        images=tuple(bad),
+        reason=reason,
+    )
+
+
 def _observations(facts: list[ImageFacts], where: str) -> Check:
     few = [image.name for image in facts if image.observations < MIN_OBSERVATIONS]
     least = min(image.observations for image in facts)
-    return Check(
+    return _of_images(
         topic="Few observations",
-        fact=f"{_list(few)} {'see' if len(few) > 1 else 'sees'} fewer than {MIN_OBSERVATIONS} points{where}"
-        if few
-        else f"every image sees at least {least} points{where}",
+        bad=few,
+        fact=f"{name_list(few)} {'see' if len(few) > 1 else 'sees'} fewer than {MIN_OBSERVATIONS} points{where}",
+        good=f"every image sees at least {least} points{where}",
+        reason=f"fewer than {MIN_OBSERVATIONS} points seen",
         wanted=f"at least {MIN_OBSERVATIONS}",
-        level="check" if few else "good",
-        advice="Their poses rest on little; add photos that overlap more with them, or use a denser matcher",
-        images=tuple(few),
+        advice="Their poses rest on little: add photos that overlap more with them, or use a denser matcher",
     )
 
 
@@ -236,15 +244,14 @@ def _residuals(facts: list[ImageFacts], where: str) -> Check:
     known = [(image, image.median_px) for image in facts if image.median_px is not None]
     bad = [image.name for image, median in known if median > MAX_RESIDUAL_PX * image.side_px / UNIT_SIDE_PX]
     worst = max((median for _, median in known), default=float("nan"))
-    return Check(
+    return _of_images(
         topic="Large residuals",
-        fact=f"the median residual of {_list(bad)} is up to {worst:.1f} px{where}"
-        if bad
-        else f"median residuals of all images are at most {worst:.2f} px{where}",
+        bad=bad,
+        fact=f"the median residual of {name_list(bad)} is up to {worst:.1f} px{where}",
+        good=f"median residuals of all images are at most {worst:.2f} px{where}",
+        reason=f"median residual up to {worst:.1f} px",
         wanted=f"below {MAX_RESIDUAL_PX} px in an image of {UNIT_SIDE_PX:.0f} px",
-        level="check" if bad else "good",
-        advice="Inexact matches, or a lens or shutter that the camera model cannot describe",
-        images=tuple(bad),
+        advice="The matches are inexact, or the camera model cannot describe the lens or the shutter",
     )
 
 
@@ -252,17 +259,16 @@ def _parallax(facts: list[ImageFacts], where: str) -> Check:
     known = [(image.name, image.parallax_deg) for image in facts if image.parallax_deg is not None]
     flat = [name for name, angle in known if angle < MIN_PARALLAX_DEG]
     least = min((angle for _, angle in known), default=0.0)
-    everyone = len(flat) > len(facts) / 2
-    return Check(
+    return _of_images(
         topic="Pure rotation",
-        fact=f"{_list(flat)} {'see' if len(flat) > 1 else 'sees'} the scene with hardly any parallax{where} "
-        f"({least:.1f} degrees)"
-        if flat
-        else f"every image sees its points with a median parallax of at least {least:.1f} degrees{where}",
+        bad=flat,
+        fact=f"{name_list(flat)} {'see' if len(flat) > 1 else 'sees'} the scene with hardly any parallax{where} "
+        f"({least:.1f} degrees)",
+        good=f"every image sees its points with a median parallax of at least {least:.1f} degrees{where}",
+        reason="hardly any parallax",
         wanted=f"at least {MIN_PARALLAX_DEG:.0f} degree",
-        level="distrust" if everyone else "check" if flat else "good",
-        advice="A camera that only turns cannot tell depth; move sideways between photos",
-        images=tuple(flat),
+        advice="A camera that only turns cannot tell depth: move sideways between photos",
+        level="distrust" if len(flat) > len(facts) / 2 else "check",
     )
 
 
@@ -271,17 +277,17 @@ def _rotations(piece: Piece, where: str) -> Check:
     std_deg = np.degrees(rec.pose_std[:, :3].max(axis=1))  # [N]
     unsure = [name for name, std in zip(rec.image_names, std_deg, strict=True) if std > MAX_ROTATION_STD_DEG]
     worst = float(np.nanmax(std_deg)) if np.isfinite(std_deg).any() else float("nan")
-    return Check(
+    most = f"{min(worst, 180):.1f} degrees"
+    return _of_images(
         topic="Uncertain poses",
-        fact=f"the rotation of {_list(unsure)} has a standard deviation of up to {min(worst, 180):.1f} degrees{where}"
-        if unsure
-        else f"rotations have a standard deviation of at most {worst:.2g} degrees{where}"
+        bad=unsure,
+        fact=f"the rotation of {name_list(unsure)} has a standard deviation of up to {most}{where}",
+        good=f"rotations have a standard deviation of at most {worst:.2g} degrees{where}"
         if np.isfinite(worst)
         else f"the standard deviations of rotations are unknown{where}",
+        reason=f"rotation uncertain by up to {most}",
         wanted=f"below {MAX_ROTATION_STD_DEG} degrees",
-        level="check" if unsure else "good",
-        advice="Too few or too badly spread matches; add photos that overlap with these",
-        images=tuple(unsure),
+        advice="There are too few matches, or they are badly spread: add photos that overlap with these",
     )
 
 
@@ -291,7 +297,7 @@ def _focals(piece: Piece, where: str) -> Check:
     worst = float(np.nanmax(std)) if np.isfinite(std).any() else float("nan")
     lone = len(rec.cameras) > 1 and len(rec.cameras) > len(rec) / 2
     known = f", known to {100 * worst:.2f} %" if np.isfinite(worst) else ", standard deviation unknown"
-    focals = f"{len(rec.cameras)} focal {_plural('length', len(rec.cameras))} for {len(rec)} images{known}"
+    focals = f"{len(rec.cameras)} focal {plural('length', len(rec.cameras))} for {len(rec)} images{known}"
     return Check(
         topic="A focal length for every image",
         fact=f"{len(rec)} images have {len(rec.cameras)} different cameras (sizes or EXIF differ){where}"
@@ -324,6 +330,7 @@ def _told_focals(piece: Piece, told_px: dict[str, float], where: str) -> list[Ch
             level="check" if bad else "good",
             advice="If the photos were not cropped since, trust that: pass --focal fixed",
             images=tuple(bad),
+            reason="focal length far from what EXIF or the matches file tells",
         )
     ]
 
@@ -339,6 +346,7 @@ def _notes(piece: Piece) -> list[Check]:
             level="distrust" if note.kind == "rough poses" and len(note.images) > rough else "check",
             advice=note.advice[:1].upper() + note.advice[1:],
             images=note.images,
+            reason="rough pose, its matches do not agree with the other images" if note.kind == "rough poses" else "",
         )
         for note in piece.reconstruction.notes
     ]
@@ -348,12 +356,12 @@ def _below(value: float, bounds: tuple[float, float]) -> Level:
     return "good" if value >= bounds[0] else "check" if value >= bounds[1] else "distrust"
 
 
-def _list(names: list[str], most: int = 4) -> str:
+def name_list(names: Sequence[str], most: int = 4) -> str:
     """A few names for a sentence."""
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
-def _plural(word: str, count: int) -> str:
+def plural(word: str, count: int) -> str:
     return word if count == 1 else word + "s"

@@ -21,9 +21,10 @@ MAX_LABELS = 40
 """More cameras than this are not numbered, and more images than this have no tooltips in the matrix."""
 
 
-def svg(content: str, width: float = WIDTH, height: float = HEIGHT, label: str = "") -> str:
-    """A figure that shrinks with the page."""
+def svg(content: str, width: float = WIDTH, height: float = HEIGHT, label: str = "", *, paper: bool = False) -> str:
+    """A figure that shrinks with the page; with `paper`, on a light ground by night too."""
     name = f' role="img" aria-label="{html.escape(label)}"' if label else ""
+    name += ' class="paper"' if paper else ""
     return f'<svg viewBox="0 0 {width:.0f} {height:.0f}"{name}>{content}</svg>'
 
 
@@ -80,9 +81,8 @@ def scene_view(
         )
         if numbered:
             content += text(apex[0] + 4, apex[1] - 3, n, size=10)
-    return svg(
-        content + _scale_bar(scale), label="cameras and points " + ("from above" if from_above else "from the side")
-    )
+    label = "cameras and points " + ("from above" if from_above else "from the side")
+    return svg(content + _scale_bar(scale), label=label, paper=True)
 
 
 def _scale_bar(px_per_unit: float) -> str:
@@ -117,18 +117,18 @@ def loss_curves(hypotheses: list[dict]) -> str:
     low, high = np.nanmin(losses), np.nanpercentile(losses, 98)
     last = max(curve[-1, 0] for _, curve in curves)
     left, bottom, right = 36, HEIGHT - 24, WIDTH - 8
-    content = f'<path d="M{left} 10V{bottom}H{right}" stroke="#94a3b8" fill="none"/>'
+    content = f'<path d="M{left} 10V{bottom}H{right}" class="axis" fill="none"/>'
     for value in np.linspace(low, high, 4):
         y = bottom - (value - low) / max(high - low, 1e-9) * (bottom - 16)
         content += text(left - 4, y + 4, f"{value:.1f}", anchor="end")
-        content += f'<path d="M{left} {y:.1f}H{right}" stroke="#e2e8f0"/>'
+        content += f'<path d="M{left} {y:.1f}H{right}" class="grid"/>'
     content += text(right, HEIGHT - 8, f"iteration {int(last)}", anchor="end") + text(left, HEIGHT - 8, 0)
     for k, (hypothesis, curve) in sorted(enumerate(curves), key=lambda item: item[1][0]["chosen"]):
         x = left + curve[:, 0] / last * (right - left)
         y = bottom - (np.clip(curve[:, 1], low, high) - low) / max(high - low, 1e-9) * (bottom - 16)
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
         chosen = hypothesis["chosen"]
-        stroke = 'stroke="#0f172a" stroke-width="2.5"' if chosen else f'stroke="{COLOURS[k % len(COLOURS)]}"'
+        stroke = 'class="ink" stroke-width="2.5"' if chosen else f'stroke="{COLOURS[k % len(COLOURS)]}"'
         name = html.escape(hypothesis["name"])
         content += f'<polyline points="{path}" fill="none" {stroke}><title>{name}</title></polyline>'
         if not chosen and hypothesis["pruned_at"] is not None:
@@ -143,7 +143,7 @@ def graph_matrix(names: list[str], edges: list[PairFacts]) -> str:
     cell = (side - margin) / max(1, len(names))
     most = max((edge.matches for edge in edges), default=1)
     tips = len(names) <= MAX_LABELS
-    content = f'<rect x="{margin}" y="{margin}" width="{side - margin}" height="{side - margin}" fill="#f1f5f9"/>'
+    content = f'<rect x="{margin}" y="{margin}" width="{side - margin}" height="{side - margin}" class="empty"/>'
     for edge in edges:
         a, b = sorted((index[edge.i], index[edge.j]))
         part = edge.explained_part
@@ -186,7 +186,7 @@ def residual_bars(images: list[dict]) -> str:
     for value in np.linspace(0, top, 4):
         y = bottom - value / top * (bottom - high)
         content += text(left - 4, y + 4, f"{value:.2f}", anchor="end", size=10)
-        content += f'<path d="M{left} {y:.1f}H{right}" stroke="#e2e8f0"/>'
+        content += f'<path d="M{left} {y:.1f}H{right}" class="grid"/>'
     for k, (image, value) in enumerate(zip(images, values, strict=True)):
         x, size = left + (k + 0.1) * step, 0.8 * step
         if np.isfinite(value):
@@ -194,7 +194,7 @@ def residual_bars(images: list[dict]) -> str:
             tip = html.escape(f"{k}: {image['name']}, {value:.2f} px, {image['observations']} observations")
             content += (
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{size:.1f}" height="{max(bottom - y, 0.5):.1f}" '
-                f'fill="{CAMERA}" fill-opacity=".75"><title>{tip}</title></rect>'
+                f'class="bar"><title>{tip}</title></rect>'
             )
         y = bottom - counts[k] / max(counts.max(), 1) * (bottom - high)
         content += f'<path d="M{x:.1f} {y:.1f}h{size:.1f}" stroke="#f59e0b" stroke-width="2"/>'
@@ -221,5 +221,5 @@ def pair_picture(picture: PairPicture) -> str:
 def _photo(photo: Thumbnail, x: int) -> str:
     box = f'x="{x}" y="0" width="{photo.width}" height="{photo.height}"'
     if photo.jpeg_base64 is None:
-        return f'<rect {box} fill="#e2e8f0"/>'
+        return f'<rect {box} class="empty"/>'
     return f'<image {box} href="data:image/jpeg;base64,{photo.jpeg_base64}"/>'

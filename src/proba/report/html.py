@@ -10,47 +10,42 @@ import numpy as np
 
 from proba.reconstruction import Reconstruction
 from proba.report import figures
+from proba.report.checks import name_list
 from proba.report.facts import PairFacts
-from proba.report.pictures import PairPicture
+from proba.report.pictures import PairPicture, Thumbnail
+from proba.report.prose import to_html
+from proba.report.style import STYLE
+from proba.report.troubleshooting import sections
+from proba.report.words import duration, focal_range, number, stage_times
 
-STYLE = """
-:root{color-scheme:light}*{box-sizing:border-box}
-body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;margin:0 auto;max-width:66rem;padding:1.2rem 1rem 3rem;
-color:#0f172a;background:#fff}
-h1{font-size:1.35rem;line-height:1.35;margin:0}h2{font-size:1.1rem;margin:2.2rem 0 .5rem}p{margin:.4rem 0}
-.verdict{border-radius:.6rem;padding:1rem 1.2rem;border-left:.45rem solid}
-.numbers{display:flex;flex-wrap:wrap;gap:.4rem 2rem;margin:1rem 0 0}.numbers div{min-width:6rem}
-.numbers b{display:block;font-size:1.2rem}.numbers span,figcaption,.quiet{color:#64748b;font-size:.87rem}
-.finding{border-left:.3rem solid;padding:.5rem .9rem;margin:.5rem 0;border-radius:.3rem;overflow-wrap:anywhere}
-.good{background:#ecfdf5;border-color:#16a34a}.check{background:#fffbeb;border-color:#f59e0b}
-.distrust{background:#fef2f2;border-color:#dc2626}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;width:100%}
-td,th{padding:.25rem .9rem .25rem 0;text-align:left;vertical-align:top}
-th{font-weight:600;border-bottom:1px solid #cbd5e1}
-td{border-bottom:1px solid #f1f5f9}
-.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1rem}
-.wide{grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}
-figure{margin:0;min-width:0}
-svg{display:block;width:100%;height:auto;background:#fff;border:1px solid #e2e8f0;border-radius:.4rem}
-svg text{fill:#475569;font-family:inherit}summary{cursor:pointer;color:#1d4ed8;margin:.4rem 0}
-.mark{font-weight:600;white-space:nowrap}.mark.good{color:#15803d;background:none}.mark.check{color:#b45309;background:none}
-.mark.distrust{color:#b91c1c;background:none}pre{font-size:.8rem;overflow-x:auto;background:#f8fafc;padding:.8rem}
-"""
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""Nothing runs and nothing is loaded, whatever names and texts come from elsewhere."""
+
 MARK = {"good": "ok", "check": "check", "distrust": "bad"}
-MAX_ROWS = 200
+MAX_ROWS = 300
+MAX_FINDINGS = 6
+"""More than this are folded away."""
+OPEN_IMAGES = 30
+"""The table of images is open at first where it is not longer than this."""
 MAX_SCENES = 3
 """More pieces are in the model, but nobody looks at their pictures."""
 SCENES = '<section id="scenes">'
 
 
-def html_report(report: dict, reconstructions: list[Reconstruction], pictures: list[PairPicture]) -> str:
-    """The whole page."""
+def html_report(
+    report: dict,
+    reconstructions: list[Reconstruction],
+    pictures: list[PairPicture],
+    thumbnails: dict[str, Thumbnail] | None = None,
+) -> str:
+    """The whole page. `thumbnails` are photos by name, as many as there are."""
     body = [
         _head(report),
         _findings(report),
+        _next(report),
         _checks(report),
         _scenes(report, reconstructions),
-        _images(report, reconstructions),
+        _images(report, reconstructions, thumbnails or {}),
         _hypotheses(report),
         _focals(report),
         _pairs(report, pictures),
@@ -58,6 +53,7 @@ def html_report(report: dict, reconstructions: list[Reconstruction], pictures: l
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1"><title>ProBA report</title>'
         f"<style>{STYLE}</style></head><body>{''.join(body)}</body></html>"
     )
@@ -66,15 +62,13 @@ def html_report(report: dict, reconstructions: list[Reconstruction], pictures: l
 def _head(report: dict) -> str:
     points = sum(component["points"] for component in report["components"])
     residuals = [image["median_px"] for image in report["per_image"] if image["median_px"] is not None]
-    focal = report["focal_px"][0]
-    more = f", {len(report['focal_px'])} cameras" if len(report["focal_px"]) > 1 else ""
     numbers = [
         (f"{report['registered']} of {report['images']}", "images posed"),
         (f"{points:,}", "points"),
         (f"{np.median(residuals):.2f} px" if residuals else "unknown", "median residual"),
-        (f"{focal['focal_px']:.1f} ± {_number(focal['std_px'])} px", f"focal length{more}"),
+        focal_range(report["focal_px"]),
         (f"{report['components'][0]['explained_share']:.1%}", "of explainable matches agree"),
-        (f"{sum(report['seconds'].values()):.0f} s", "in all"),
+        (duration(report["seconds"]), "in all"),
     ]
     cells = "".join(f"<div><b>{_text(value)}</b><span>{_text(name)}</span></div>" for value, name in numbers)
     return (
@@ -83,15 +77,50 @@ def _head(report: dict) -> str:
     )
 
 
-def _findings(report: dict) -> str:
-    bad = [check for check in report["checks"] if check["level"] != "good"]
-    bad.sort(key=lambda check: check["level"] != "distrust")
-    blocks = "".join(
-        f'<div class="finding {check["level"]}"><b>{_text(_sentence(check["fact"]))}</b> {_text(check["advice"])}. '
-        f'<span class="quiet">More: docs/troubleshooting.md, “{_text(check["topic"])}”.</span></div>'
-        for check in bad
+def _next(report: dict) -> str:
+    """Where to go from here."""
+    first = {
+        "good": "Look at it in the browser",
+        "check": "Read the warnings above, then look at the result in the browser",
+        "distrust": "Do what the warnings above say and run again. To see what went wrong",
+    }[report["verdict"]["level"]]
+    return (
+        f'<p class="next"><b>Next.</b> {first}: <code>proba view FOLDER</code>. The model is in <code>sparse/0</code> '
+        "(COLMAP format), the cloud in <code>points.ply</code>. Other formats: "
+        "<code>proba export FOLDER --to nerfstudio</code>.</p>"
     )
-    return f"<h2>What to do</h2>{blocks}" if bad else ""
+
+
+def _findings(report: dict) -> str:
+    found = report["findings"]
+    if not found:
+        return ""
+    pages = sections()
+    told: set[str] = set()
+    blocks = []
+    for finding in found:
+        lines = [
+            f"{_text(advice)}.{_section(topic, pages, told)}"
+            for advice, topic in zip(finding["advice"], finding["topics"], strict=True)
+        ]
+        if len(lines) == 1:
+            body = f"<b>{_text(_sentence(finding['fact']))}</b> {lines[0]}"
+        else:
+            reasons = (f"<li><b>{_text(_sentence(reason))}</b> " for reason in finding["reasons"])
+            listed = "".join(f"{reason}{line}</li>" for reason, line in zip(reasons, lines, strict=True))
+            body = f"<b>{_text(name_list(finding['images']))}</b><ul>{listed}</ul>"
+        blocks.append(f'<div class="finding {finding["level"]}">{body}</div>')
+    rest = "".join(blocks[MAX_FINDINGS:])
+    folded = f"<details><summary>{len(blocks) - MAX_FINDINGS} more warnings</summary>{rest}</details>" if rest else ""
+    return f"<h2>What to do</h2>{''.join(blocks[:MAX_FINDINGS])}{folded}"
+
+
+def _section(topic: str, pages: dict[str, str], told: set[str]) -> str:
+    """The section of the troubleshooting page, once; further warnings only name it."""
+    if topic in told or topic not in pages:
+        return f'<p class="quiet">See “{_text(topic)}”.</p>'
+    told.add(topic)
+    return f"<details><summary>{_text(topic)}: what it means and what helps</summary>{to_html(pages[topic])}</details>"
 
 
 def _checks(report: dict) -> str:
@@ -111,6 +140,16 @@ def _checks(report: dict) -> str:
     )
 
 
+def _reasons(report: dict) -> dict[str, list[str]]:
+    """What speaks against an image, by its name."""
+    reasons: dict[str, list[str]] = {}
+    for check in report["checks"]:
+        if check["level"] != "good":
+            for name in check["images"]:
+                reasons.setdefault(name, []).append(check.get("reason") or check["topic"])
+    return reasons
+
+
 def redraw_scenes(page: str, report: dict, reconstructions: list[Reconstruction]) -> str:
     """A page with the figures of reconstructions that were moved since; nothing else depends on the frame."""
     before, begin, rest = page.partition(SCENES)
@@ -119,7 +158,7 @@ def redraw_scenes(page: str, report: dict, reconstructions: list[Reconstruction]
 
 
 def _scenes(report: dict, reconstructions: list[Reconstruction]) -> str:
-    suspects = {name for check in report["checks"] if check["level"] != "good" for name in check["images"]}
+    suspects = set(_reasons(report))
     blocks = []
     for k, rec in enumerate(reconstructions[:MAX_SCENES]):
         which = f", piece {k}" if len(reconstructions) > 1 else ""
@@ -143,25 +182,12 @@ def _scene(reconstruction: Reconstruction, suspects: set[str], component: dict) 
     )
 
 
-def _images(report: dict, reconstructions: list[Reconstruction]) -> str:
-    images = report["per_image"]
-    std = {name: value for component in report["components"] for name, value in component["pose_std"].items()}
-    rows = [
-        (
-            k,
-            image["name"],
-            image["observations"],
-            _number(image["median_px"]),
-            _number(image["parallax_deg"], 1),
-            _number(std[image["name"]]["rotation_deg"], 3),
-        )
-        for k, image in enumerate(images[:MAX_ROWS])
-    ]
+def _images(report: dict, reconstructions: list[Reconstruction], thumbnails: dict[str, Thumbnail]) -> str:
     names = [name for reconstruction in reconstructions for name in reconstruction.image_names]
     return (
         '<h2>Images and pairs</h2><div class="figures">'
         + _figure(
-            figures.residual_bars(images),
+            figures.residual_bars(report["per_image"]),
             "Blue bars: median residual of each image in pixels. Orange ticks: its observations, relative to the "
             "largest number.",
         )
@@ -170,11 +196,37 @@ def _images(report: dict, reconstructions: list[Reconstruction]) -> str:
             "View graph, image against image. Above the diagonal: how much of what two views can explain agrees with "
             "the result, from green (all) to red (nothing). Below: number of matches, dark is many.",
         )
-        + "</div><details><summary>All images</summary>"
-        + _table(("", "image", "observations", "residual (px)", "parallax (°)", "rotation std (°)"), rows)
-        + (f"<p class=quiet>The first {MAX_ROWS} of {len(images)}.</p>" if len(images) > MAX_ROWS else "")
-        + "</details>"
+        + f"</div>{_image_table(report, thumbnails)}"
     )
+
+
+def _image_table(report: dict, thumbnails: dict[str, Thumbnail]) -> str:
+    images, reasons = report["per_image"], _reasons(report)
+    std = {name: value for component in report["components"] for name, value in component["pose_std"].items()}
+    rows = [
+        (
+            _text(k),
+            _thumbnail(thumbnails.get(image["name"])),
+            _text(image["name"]),
+            _text(image["observations"]),
+            number(image["median_px"]),
+            number(image["parallax_deg"], 1),
+            number(std[image["name"]]["rotation_deg"], 3),
+            f'<span class="against">{_text("; ".join(reasons.get(image["name"], [])))}</span>',
+        )
+        for k, image in enumerate(images[:MAX_ROWS])
+    ]
+    head = ("", "", "image", "observations", "residual (px)", "parallax (°)", "rotation std (°)", "")
+    shown = " open" if len(images) <= OPEN_IMAGES else ""
+    rest = f'<p class="quiet">The first {MAX_ROWS} of {len(images)}.</p>' if len(images) > MAX_ROWS else ""
+    return f"<details{shown}><summary>All images</summary>{_raw_table(head, rows)}{rest}</details>"
+
+
+def _thumbnail(photo: Thumbnail | None) -> str:
+    if photo is None:
+        return ""
+    size = f'width="{photo.width}" height="{photo.height}"'
+    return f'<img {size} alt="" src="data:image/jpeg;base64,{photo.jpeg_base64}">'
 
 
 def _hypotheses(report: dict) -> str:
@@ -191,14 +243,16 @@ def _hypotheses(report: dict) -> str:
     rows = [
         (
             h["name"] + (" (chosen)" if h["chosen"] else ""),
-            _number(h["loss"]),
+            number(h["loss"]),
             f"dropped at {h['pruned_at']}" if h["pruned_at"] is not None else f"{h['epipolar_share']:.1%}",
             "" if h["explained_share"] is None else f"{h['explained_share']:.1%}",
         )
         for h in sorted(report["hypotheses"], key=lambda h: (not h["chosen"], h["pruned_at"] is not None))
     ]
     return (
-        f'<h2>Hypotheses</h2><p>{won}.</p><div class="figures">'
+        "<h2>Where the search began</h2><p>It starts from several guesses of the field of view (fov50: 50 degrees), "
+        "each with its mirror image, and from two-view geometry. The one that explains most matches wins.</p>"
+        f'<p>{won}.</p><div class="figures">'
         + _figure(
             figures.loss_curves(report["hypotheses"]),
             "Loss by iteration. Thick: the chosen one; a dot: dropped here. Support: share of matches within 3 px "
@@ -216,7 +270,7 @@ def _focals(report: dict) -> str:
             f["camera"],
             f["model"],
             len(f["images"]),
-            f"{f['focal_px']:.2f} ± {_number(f['std_px'])}",
+            f"{f['focal_px']:.2f} ± {number(f['std_px'])}",
             f"{f['fov_deg']:.2f}",
         )
         for f in report["focal_px"][:MAX_ROWS]
@@ -232,7 +286,7 @@ def _pairs(report: dict, pictures: list[PairPicture]) -> str:
             edge.matches,
             edge.agreeing,
             f"{edge.explained_part:.0%}",
-            _number(edge.median_px),
+            number(edge.median_px),
             f"{edge.weight:.2f}",
         )
         for edge in worst
@@ -241,13 +295,13 @@ def _pairs(report: dict, pictures: list[PairPicture]) -> str:
         _figure(
             figures.pair_picture(picture),
             f"{picture.edge.i} and {picture.edge.j}: {picture.edge.agreeing} of {picture.edge.matches} matches agree, "
-            f"median residual {_number(picture.edge.median_px)} px",
+            f"median residual {number(picture.edge.median_px)} px",
         )
         for picture in pictures
     )
     head = ("pair", "matches", "agree", "explained", "residual (px)", "weight")
     return (
-        "<h2>Pairs that fit worst</h2><p class=quiet>Green lines agree with the result, red ones do not. Lines that "
+        '<h2>Pairs that fit worst</h2><p class="quiet">Green lines agree with the result, red ones do not. Lines that '
         "cross wildly are false matches; parallel red ones mean a wrong pose.</p>"
         f'<div class="figures wide">{shown}</div><details><summary>Numbers</summary>{_table(head, rows)}</details>'
     )
@@ -267,10 +321,13 @@ def _run(report: dict) -> str:
     )
     photos = f"<p>Photos: {_text(report['image_folder'])}</p>" if report["image_folder"] else ""
     total = max(sum(report["seconds"].values()), 1e-9)
-    rows = [(stage, f"{value:.1f}", f"{value / total:.0%}") for stage, value in report["seconds"].items()]
+    rows = [
+        (_text(stage), f"{value:.1f}", f'<div class="meter"><div style="width:{100 * value / total:.0f}%"></div></div>')
+        for stage, value in stage_times(report["seconds"])
+    ]
     return (
         f"<h2>Run</h2>{photos}{how}"
-        + _table(("stage", "seconds", "share"), rows)
+        + _raw_table(("stage", "seconds", ""), rows)
         + f"<p>{report['iterations']} iterations, seed {report['seed']}, peak memory {report['peak_rss_mb']:.0f} MB, "
         f"proba {_text(report['version'])}. All numbers: report.json.</p>"
         f"<details><summary>Settings</summary><pre>{_text(json.dumps(report['settings'], indent=1))}</pre></details>"
@@ -283,10 +340,6 @@ def _text(value: object) -> str:
 
 def _sentence(fact: str) -> str:
     return fact[:1].upper() + fact[1:] + "."
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "unknown" if value is None or not np.isfinite(value) else f"{value:.{digits}f}"
 
 
 def _table(head: tuple[str, ...], rows: list[tuple]) -> str:

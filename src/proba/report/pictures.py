@@ -19,6 +19,9 @@ MAX_PAIRS = 4
 SIDE_PX = 400
 """Longest side of a small photo; four pairs take about 300 kB."""
 MAX_LINES = 80
+MAX_THUMBNAILS = 300
+THUMBNAIL_PX = 80
+"""Longest side of the photos in the table of images; 300 of them take about 1 MB."""
 MIN_MATCHES = 20
 """Pairs that two-view geometry can explain fewer matches of say little."""
 
@@ -53,6 +56,15 @@ def worst_pairs(
     return [_picture(matches, owner[edge.i], edge, image_folder) for edge in ranked[:MAX_PAIRS]]
 
 
+def thumbnails(reconstructions: Sequence[Reconstruction], image_folder: Path | None) -> dict[str, Thumbnail]:
+    """The first photos by name, very small; without those that cannot be read."""
+    if image_folder is None:
+        return {}
+    images = [(rec, n) for rec in reconstructions for n in range(len(rec))][:MAX_THUMBNAILS]
+    small = {rec.image_names[n]: _thumbnail(rec, n, image_folder, THUMBNAIL_PX, quality=60) for rec, n in images}
+    return {name: photo for name, photo in small.items() if photo.jpeg_base64 is not None}
+
+
 def _picture(
     matches: Matches, reconstruction: Reconstruction, edge: PairFacts, image_folder: Path | None
 ) -> PairPicture:
@@ -76,20 +88,22 @@ def _picture(
     )
 
 
-def _thumbnail(reconstruction: Reconstruction, image: int, image_folder: Path | None) -> Thumbnail:
+def _thumbnail(
+    reconstruction: Reconstruction, image: int, image_folder: Path | None, side_px: int = SIDE_PX, quality: int = 72
+) -> Thumbnail:
     camera = reconstruction.camera(image)
-    scale = SIDE_PX / max(camera.width, camera.height)
+    scale = side_px / max(camera.width, camera.height)
     width, height = (max(1, round(side * scale)) for side in (camera.width, camera.height))
     return Thumbnail(
         width=width,
         height=height,
         jpeg_base64=None
         if image_folder is None
-        else _small_jpeg(image_folder / reconstruction.image_names[image], (width, height)),
+        else _small_jpeg(image_folder / reconstruction.image_names[image], (width, height), quality),
     )
 
 
-def _small_jpeg(path: Path, size: tuple[int, int]) -> str | None:
+def _small_jpeg(path: Path, size: tuple[int, int], quality: int) -> str | None:
     """A photo as base64 text, None if it cannot be read: a report without pictures is better than none."""
     try:
         with Image.open(path) as file:
@@ -98,5 +112,5 @@ def _small_jpeg(path: Path, size: tuple[int, int]) -> str | None:
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return None
     buffer = io.BytesIO()
-    photo.save(buffer, "JPEG", quality=72, optimize=True)
+    photo.save(buffer, "JPEG", quality=quality, optimize=True)
     return base64.b64encode(buffer.getvalue()).decode("ascii")

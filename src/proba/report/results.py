@@ -15,10 +15,12 @@ from proba.io.atomic import atomic_write_text
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Hypothesis, Piece, SolveOptions, SolveResult
-from proba.report.checks import run_checks, verdict, worst_level
+from proba.report.checks import run_checks, worst_level
 from proba.report.facts import PairFacts, explained_share, image_facts, pair_facts
+from proba.report.findings import findings, verdict
 from proba.report.html import html_report
-from proba.report.pictures import worst_pairs
+from proba.report.pictures import thumbnails, worst_pairs
+from proba.report.words import duration, focal_range, stage_times
 
 DEMO_FILE = "demo.json"
 """What `proba demo` rendered; it writes this before anything else."""
@@ -52,7 +54,8 @@ def write_results(
     edges = [PairFacts(**edge) for edge in report["edges"]]
     pictures = worst_pairs(matches, result.reconstructions, edges, image_folder)
     atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
-    atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures))
+    small = thumbnails(result.reconstructions, image_folder)
+    atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures, small))
     if not result.interrupted:
         shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
@@ -70,6 +73,7 @@ def report_dict(
     edges = [pair_facts(matches, piece.reconstruction) for piece in pieces]
     images = [image_facts(piece.reconstruction) for piece in pieces]
     checks = run_checks(result, matches.images, images, edges)
+    found = findings(checks)
     registered = sum(len(piece.reconstruction) for piece in pieces)
     return {
         "version": __version__,
@@ -87,7 +91,8 @@ def report_dict(
         "per_image": [asdict(image) for piece in images for image in piece],
         "edges": [asdict(edge) for piece in edges for edge in piece],
         "checks": [asdict(check) for check in checks],
-        "warnings": [check.text for check in checks if check.level != "good"],
+        "findings": [asdict(finding) for finding in found],
+        "warnings": [finding.text for finding in found],
         "iterations": pieces[0].iterations,
         "interrupted": result.interrupted,
         "seconds": {stage: round(value, 3) for stage, value in result.seconds.items()},
@@ -139,7 +144,7 @@ def _focals(piece: Piece) -> list[dict]:
 
 def _choice(hypotheses: list[Hypothesis]) -> dict:
     """Which hypothesis won and by how much: shares of the explainable matches that the refined worlds explain."""
-    chosen = next(h for h in hypotheses if h.chosen)
+    chosen = next((h for h in hypotheses if h.chosen), hypotheses[0])
     others = [(h.explained_share, h.name) for h in hypotheses if h.explained_share is not None and not h.chosen]
     share, name = max(others, key=lambda other: other[0], default=(None, None))
     return {
@@ -169,23 +174,15 @@ def folder_summary(folder: Path) -> str:
     lines = [f"{report['registered']} of {report['images']} images posed"]
     if len(report["components"]) > 1:
         lines[0] += f" in {len(report['components'])} pieces"
-    for focal in report["focal_px"][:3]:
-        std = focal["std_px"]
-        sure = f" +- {std:.2f}" if std is not None and np.isfinite(std) else ""
-        lines.append(
-            f"focal {focal['focal_px']:.1f}{sure} px ({focal['fov_deg']:.1f} deg, {len(focal['images'])} images)"
-        )
+    focal, what = focal_range(report["focal_px"])
+    lines.append(f"{what}: {focal}".replace("±", "+-"))
     good = report["verdict"]["level"] == "good"
     lines.append(report["verdict"]["text"] if good else report["verdict"]["text"].partition(":")[0] + ":")
     lines += [
-        f"warning: {check['fact']}. {check['advice']} (docs/troubleshooting.md: {check['topic']})"
-        for check in report["checks"]
-        if check["level"] != "good"
+        f"warning: {text} (more in report.html: {', '.join(dict.fromkeys(finding['topics']))})"
+        for text, finding in zip(report["warnings"], report["findings"], strict=True)
     ]
-    seconds = report["seconds"]
-    lines.append(
-        f"{sum(seconds.values()):.1f} s ({', '.join(f'{k} {v:.1f}' for k, v in seconds.items())}), "
-        f"peak memory {report['peak_rss_mb']:.0f} MB"
-    )
+    parts = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stage_times(report["seconds"]))
+    lines.append(f"{duration(report['seconds'])} ({parts}), peak memory {report['peak_rss_mb']:.0f} MB")
     lines.append(f"wrote {folder}/sparse/0, {folder}/points.ply, {folder}/report.html")
     return "\n".join(lines)
