@@ -9,7 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,11 +32,14 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A public name, its kind, and the module that defines it."""
+    """A name, what defines it, and where."""
 
     name: str
     node: ast.FunctionDef | ast.ClassDef
     source: list[str]
+    module: str
+    exported: bool = True
+    """Whether `import proba` offers it, or only refers to it."""
 
     @property
     def kind(self) -> str:
@@ -64,15 +67,43 @@ def find(name: str, module: str) -> Entry:
     text = file.read_text(encoding="utf-8")
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            return Entry(name, node, text.splitlines())
-        if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
-            return find(name, node.module)
+            return Entry(name, node, text.splitlines(), module)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("proba"):
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    return find(alias.name, node.module)
     raise LookupError(f"{module} does not define {name}")
+
+
+def with_references(entries: list[Entry]) -> list[Entry]:
+    """The entries, and the classes of this package that their fields and arguments name, and so on."""
+    found = {entry.name: entry for entry in entries}
+    waiting = list(entries)
+    while waiting:
+        entry = waiting.pop(0)
+        for name in sorted(annotated(entry.node) - found.keys()):
+            try:
+                other = replace(find(name, entry.module), name=name, exported=False)
+            except LookupError:
+                continue  # a type from elsewhere, or an alias
+            if isinstance(other.node, ast.ClassDef):
+                found[name] = other
+                waiting.append(other)
+    return list(found.values())
+
+
+def annotated(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
+    """Names in the types of a function's arguments, or of the fields of a class."""
+    if isinstance(node, ast.FunctionDef):
+        types = [argument.annotation for argument in [*node.args.args, *node.args.kwonlyargs]]
+    else:
+        types = [field.annotation for field, _ in documented(node.body)]
+    return {part.id for kind in types if kind is not None for part in ast.walk(kind) if isinstance(part, ast.Name)}
 
 
 def page() -> str:
     """The whole reference."""
-    entries = [find(name, module) for name, module in public_names().items()]
+    entries = with_references([find(name, module) for name, module in public_names().items()])
     parts = [HEAD, "| | |\n|---|---|"]
     for kind, title in TITLES.items():
         links = ", ".join(f"[{e.name}](#{e.name.lower()})" for e in entries if e.kind == kind)
@@ -90,6 +121,9 @@ def sections(entry: Entry) -> Iterator[str]:
         yield f"```python\nproba.{signature(node)}\n```"
         yield from description(ast.get_docstring(node) or "")
         return
+    if not entry.exported:
+        alias = "" if entry.name == node.name else f" as {entry.name}"
+        yield f"`from {entry.module} import {node.name}{alias}`"
     bases = ", ".join(ast.unparse(base) for base in node.bases if ast.unparse(base) not in ("NamedTuple", "Protocol"))
     yield from description((ast.get_docstring(node) or "") + (f"\n\nIs a {bases}." if bases else ""))
     if table := field_table(entry, node):

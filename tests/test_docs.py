@@ -6,6 +6,7 @@ import functools
 import importlib
 import io
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,12 @@ def anchors(page: Path) -> set[str]:
 
 @functools.cache
 def help_of(command: str) -> str:
-    """The help of a command on one line, without its frames."""
+    """The help of a command with all its options, on one line, without its frames."""
     out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        main([*command.split(), "--help"])
+    for every in ("--help", "--help-all"):
+        if every in out.getvalue() or every == "--help":
+            with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+                main([*command.split(), every])
     return re.sub(r"[│\s]+", " ", out.getvalue())
 
 
@@ -86,7 +89,7 @@ def check_commands(line: str, place: str) -> None:
         known = flags(command)
         words = rest.split()
         for k, word in enumerate(words):
-            if not re.fullmatch(r"--?[a-z][a-z-]*", word):
+            if not re.fullmatch(r"--?[a-z][\w.-]*", word):
                 continue
             assert word in known, f"{place}: {line}: no option {word}"
             allowed = choices(command, word)
@@ -155,6 +158,11 @@ def test_plain_words(page):
     text = page.read_text(encoding="utf-8").lower()
     for phrase in ("one a piece", "one a camera", "one a pair", "so many", "by so much"):
         assert phrase not in text, f"{page.name}: {phrase}"
+
+
+def test_reference_is_up_to_date():
+    make_api = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
+    assert API.read_text(encoding="utf-8") == make_api["page"](), "docstrings have changed: run `make docs`"
 
 
 def test_readme_is_short():
