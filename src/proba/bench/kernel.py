@@ -115,7 +115,7 @@ def _on_two_threads(pool: ThreadPoolExecutor, rounds: int) -> None:
 
 
 LEAST_SECONDS = 0.1
-"""A sample is so many calls in a row that it takes at least this long, as the solver makes them, thousands in a row."""
+"""A sample is as many calls in a row as take this long, since the solver makes thousands in a row."""
 
 
 def _seconds(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:

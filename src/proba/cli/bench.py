@@ -146,7 +146,7 @@ def matchers(
         json: Write the numbers to this file after every row, with the names of the false pairs.
         sets: Which sets; all by default.
         matchers: Which matchers, see `proba match --list`.
-        max_pairs: Only so many pairs of a set, drawn once; for matchers that take seconds a pair.
+        max_pairs: Pairs of each set at most, drawn once; for matchers that take seconds for a pair.
         densify: Measure each matcher once more with its matches densified.
     """
     from proba.bench.matchers import main

@@ -27,7 +27,8 @@ class Extractor(Protocol):
     """Whether features are small enough to be kept on disk; otherwise they are made again when needed."""
 
     preview: int
-    """If not 0, features come most telling first, and a pair is matched in full only if its first so many agree."""
+    """Number of most telling features, which come first, that must agree before a pair is matched in full; 0: every
+    pair is matched in full."""
     bounds: VerifyOptions
     """When its pairs count as verified, unless the user says otherwise."""
 

@@ -37,12 +37,13 @@ class TripletOptions:
     isolated_below: int = 120
     """Pairs with fewer matches are dropped as well if hardly a detour meets one of them, though ..."""
     isolated_thirds: int = 3
-    """... so many third images match both images, and ..."""
+    """... at least this number of third images match both images, and ..."""
     isolated_joined: int = 2
-    """... both images have so many pairs with enough detours. castle_p19 loses 2 of 3 false and none of 86 true pairs;
-    with XFeat on all pairs temple_sparse 29 of 49 and 1 of 45, dino_sparse 1 of 3 and 2 of 37, eth3d_pipes 1 of 47."""
+    """... both images have at least this number of pairs with enough detours. castle_p19 loses 2 of 3 false and none of
+    86 true pairs; with XFeat on all pairs temple_sparse loses 29 of 49 and 1 of 45, dino_sparse 1 of 3 and 2 of 37,
+    eth3d_pipes 1 of 47."""
     max_thirds: int = 12
-    """At most so many third images, those with most matches, judge a pair."""
+    """Third images that judge a pair at most: those with most matches."""
 
 
 @dataclass(frozen=True)

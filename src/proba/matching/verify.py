@@ -25,7 +25,7 @@ class VerifyOptions:
     epipolar_px: float = 1.5
     """Largest distance from the epipolar line, in an image whose longest side has 1024 pixels; grows with the image."""
     wide: float = 4.0
-    """Photos of different cameras (size or EXIF) keep the matches up to so many times that distance, if `wide_from` are
+    """Photos of different cameras (size or EXIF) keep matches up to this multiple of the distance, if `wide_from` are
     nearer. What is cut off at a pair's own geometry pulls the result towards it, with its errors: imc_reichstag (six
     seeds of the samples and the solver) goes from RTA@5 91 to 95, AUC@5 72 to 76; with 2, 3, 6 to 73, 75, 72. Photos
     of one camera gain nothing (twelve sets, within 0.5 of AUC@5)."""
@@ -34,8 +34,8 @@ class VerifyOptions:
     min_inliers: int = 15
     """Fewer matches carry no relative pose worth having."""
     min_share: float = 0.25
-    """Of all matches of the pair, so many must agree. With SIFT, castle_p19 keeps 81 true and 2 false pairs then (with
-    0.2 86 and 6, with 0.3 78 and none)."""
+    """Share of the matches of the pair that must agree. With SIFT, castle_p19 keeps 81 true and 2 false pairs then
+    (with 0.2 86 and 6, with 0.3 78 and none)."""
     max_log10_chance: float = -6.0
     """Logarithm of the number of fundamental matrices as well supported that random matches would give."""
     cell_px: float = 0.0
@@ -102,7 +102,7 @@ def verify(pair: PairMatches, one: ImageInfo, other: ImageInfo, options: VerifyO
 
 
 def log10_chance(total: int, inliers: int, chance_of_one: float) -> float:
-    """Expected number of models with so many inliers among random matches (a-contrario RANSAC, Moisan and Stival)."""
+    """Expected number of models with as many inliers among random matches (a-contrario RANSAC, Moisan and Stival)."""
     if inliers <= SAMPLE:
         return math.inf
     log_ways = _log_choose(total, inliers) + _log_choose(inliers, SAMPLE) + math.log(max(1, total - SAMPLE))

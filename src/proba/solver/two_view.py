@@ -23,7 +23,7 @@ BOUND = 2 / (UNIT_SIDE_PX / 2)
 MIN_MATCHES, MIN_INLIERS = 20, 15
 """Of an edge that is asked for focal lengths."""
 FULL_WEIGHT = 300
-"""An edge with so many inliers counts fully for the ratios of focal lengths."""
+"""An edge with at least this number of inliers counts fully for the ratios of focal lengths."""
 
 
 def two_view_start(problem: Problem, common: float, ratios: np.ndarray) -> World:

@@ -29,12 +29,12 @@ from proba.viewer.scene import PieceScene
 HOST = "127.0.0.1"
 THUMBNAIL_PX, PHOTO_PX = 160, 640
 SIZES = 6
-"""The Gaussians of a moment are drawn as so many clouds, each with its own point size."""
+"""The Gaussians of a moment are drawn as this number of clouds, each with its own point size."""
 LARGEST_BALL = 0.018
 """Largest Gaussian as a share of the scene's radius: here they hide what is behind them."""
 PLAY_FPS = 12
 WHOLE_POINTS = 100_000
-"""A cloud of so many points is always shown whole."""
+"""A cloud with no more points than this is always shown whole."""
 POINT_PX = 2.0
 """About the size of a far point on the screen."""
 LAYERS = (0, 1 / 16, 1 / 4, 1)
