@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from proba.api import match, reconstruct, solve
     from proba.cameras import CameraOptions
     from proba.errors import GeometryError, InputError, ProbaError
-    from proba.graph import GraphOptions
+    from proba.graph import GraphOptions, ViewGraph, build_view_graphs
     from proba.history.recorder import Recorder
     from proba.io.matches_h5 import load_matches, save_matches
     from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
+    from proba.io.view_graph_json import save_view_graphs
     from proba.matches import ImageInfo, Matches, PairMatches
     from proba.matching import MatchOptions, MatchSummary, PairOptions, VerifyOptions
     from proba.objective import ObjectiveOptions
@@ -33,10 +34,11 @@ _MODULES = {
     "proba.api": ("match", "reconstruct", "solve"),
     "proba.cameras": ("CameraOptions",),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
-    "proba.graph": ("GraphOptions",),
+    "proba.graph": ("GraphOptions", "ViewGraph", "build_view_graphs"),
     "proba.history.recorder": ("Recorder",),
     "proba.io.matches_h5": ("load_matches", "save_matches"),
     "proba.io.reconstruction_folder": ("load_reconstruction", "save_reconstruction"),
+    "proba.io.view_graph_json": ("save_view_graphs",),
     "proba.matches": ("ImageInfo", "Matches", "PairMatches"),
     "proba.matching": ("MatchOptions", "MatchSummary", "PairOptions", "VerifyOptions"),
     "proba.objective": ("ObjectiveOptions",),
@@ -70,13 +72,16 @@ __all__ = [
     "SolverOptions",
     "StepSizes",
     "VerifyOptions",
+    "ViewGraph",
     "__version__",
+    "build_view_graphs",
     "load_matches",
     "load_reconstruction",
     "match",
     "reconstruct",
     "save_matches",
     "save_reconstruction",
+    "save_view_graphs",
     "solve",
     "solve_matches",
 ]

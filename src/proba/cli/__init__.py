@@ -22,6 +22,7 @@ from proba.errors import ProbaError
 COMMANDS = {
     "run": "run",
     "match": "match",
+    "graph": "graph",
     "solve": "solve",
     "import": "import_",
     "eval": "evaluate",
