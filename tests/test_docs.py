@@ -160,6 +160,14 @@ def test_plain_words(page):
         assert phrase not in text, f"{page.name}: {phrase}"
 
 
+def test_every_picture_is_shown():
+    shown = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    pictures = [path for kind in ("jpg", "png", "gif", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")]
+    assert pictures and not [
+        path.name for path in pictures if f"/{path.name})" not in shown and f"({path.name})" not in shown
+    ]
+
+
 def test_reference_is_up_to_date():
     make_api = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
     assert API.read_text(encoding="utf-8") == make_api["page"](), "docstrings have changed: run `make docs`"
