@@ -132,7 +132,7 @@ def sections(entry: Entry) -> Iterator[str]:
         yield methods
 
 
-def signature(node: ast.FunctionDef, *, bound: bool = False) -> str:
+def signature(node: ast.FunctionDef, *, bound: bool = False, wide: bool = False) -> str:
     """`name(arguments) -> result`, one argument a line where it is long."""
     args = node.args
     positional = [*args.posonlyargs, *args.args][1 if bound else 0 :]
@@ -145,7 +145,7 @@ def signature(node: ast.FunctionDef, *, bound: bool = False) -> str:
     result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
     words = [word.replace("'", '"') for word in words]
     line = f"{node.name}({', '.join(words)}){result}"
-    if len(line) <= 100:
+    if wide or len(line) <= 100:
         return line
     return f"{node.name}(\n" + "".join(f"    {word},\n" for word in words) + f"){result}"
 
@@ -220,7 +220,7 @@ def method_list(entry: Entry, node: ast.ClassDef) -> str:
             shape = comment_of_header(entry.source, method)
             head = f"`.{method.name}`" + (f" {shape}" if shape else "")
         else:
-            head = f"`.{signature(method, bound='staticmethod' not in marks)}`".replace("\n    ", "").replace("\n", "")
+            head = f"`.{signature(method, bound='staticmethod' not in marks, wide=True)}`"
         text = " ".join(paragraph for paragraph in description(ast.get_docstring(method) or "") if paragraph)
         lines.append(f"- {head}" + (f": {text}" if text else ""))
     return "\n".join(lines)
