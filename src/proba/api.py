@@ -128,7 +128,16 @@ def _solve(
         prepare_output(folder)
         checkpoints = folder / "checkpoint"
     watch = Together(observer)
-    result = solve_matches(data, options, images=photos, observer=watch, checkpoints=checkpoints, resume=resume)
+    result = solve_matches(
+        data,
+        options,
+        images=photos,
+        observer=watch,
+        checkpoints=checkpoints,
+        resume=resume,
+        keep=folder,
+        matches_file=None if isinstance(matches, Matches) else Path(matches).absolute(),
+    )
     result.seconds = {**seconds_before, **result.seconds}
     watch.stage("writing")
     if photos is not None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
+from typing import Protocol, TypeVar, get_type_hints
 
 from proba.cameras import CameraOptions, check_known_focals, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.io.images import load_grey
+from proba.io.solver_folder import SOLVER_FOLDER, SolverFolder, hash_of, open_solver_folder
 from proba.matches import Matches
 from proba.memory import peak_rss_mb
 from proba.reconstruction import Reconstruction
 from proba.refine import Refinement, RefineOptions, RefineResult
 from proba.refine.pixels import Photos
-from proba.solution import Solution
+from proba.solution import GROWN, Hypothesis, SolverRun
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
+
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,26 +99,6 @@ class Together(Observer):
             observer.written(folder)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hypothesis:
-    """One world that the solver followed: where it started, and what became of it."""
-
-    name: str
-    """Where it started, e.g. `fov50`, `fov50-mirror`, `two-view`."""
-    loss: float | None
-    """Loss at the end; None: it was never evaluated."""
-    chosen: bool
-    """Whether the reconstruction comes from it."""
-    pruned_at: int | None
-    """Iteration at which it was dropped; None: it was followed to the end."""
-    epipolar_share: float | None
-    """Share of matches within 3 px of its epipolar geometry at the end; None: dropped before."""
-    explained_share: float | None
-    """Share of the explainable matches that it explains after a first adjustment; None: it had none."""
-    curve: Sequence[Sequence[float]]
-    """Iteration and loss, in order."""
-
-
 @dataclass(kw_only=True)
 class Piece:
     """The result of one connected piece."""
@@ -166,12 +150,15 @@ def solve_matches(
     observer: Observer | None = None,
     checkpoints: Path | None = None,
     resume: bool = False,
+    keep: Path | None = None,
+    matches_file: Path | None = None,
 ) -> SolveResult:
     """Reconstruct every connected piece of the view graph from a cold start.
 
     Ctrl-C ends the first-order solve early and refines what is there. With `checkpoints` (a folder) a run that was
     interrupted or killed can be resumed to the same bits. With `images`, the folder of the photos, coarse matches are
-    refined on their pixels.
+    refined on their pixels. With `keep`, a result folder, what the solver leaves stays there, for `refine_folder`;
+    `matches_file` is where that will look for the matches.
     """
     options = options or SolveOptions()
     check_known_focals(matches.images, options.cameras)
@@ -183,15 +170,163 @@ def solve_matches(
         raise GeometryError(
             f"no two of the {len(matches.images)} images have matches; check that they overlap and show texture"
         )
+    unmatched = [matches.images[k].name for k in isolated]
+    folder = None
+    if keep is not None:
+        folder = SolverFolder(
+            path=keep / SOLVER_FOLDER,
+            matches_hash=hash_of(matches),
+            settings=asdict(options),
+            unmatched=unmatched,
+            pieces=len(graphs),
+            images=None if images is None else str(images),
+            matches=None if matches_file is None else str(matches_file),
+        )
+        folder.start()
+    sources = [
+        _Solving(
+            matches=matches,
+            graph=graph,
+            options=options,
+            watch=watch,
+            checkpoint=checkpoints / f"piece{index}.npz" if checkpoints else None,
+            resume=resume,
+            folder=folder,
+            index=index,
+        )
+        for index, graph in enumerate(graphs)
+    ]
+    return _refine_pieces(matches, sources, options, watch, images, unmatched, seconds)
+
+
+def refine_folder(
+    folder: Path,
+    matches: Matches,
+    options: RefineOptions | None = None,
+    *,
+    images: Path | None = None,
+    observer: Observer | None = None,
+) -> tuple[SolveResult, SolveOptions]:
+    """The refinement alone, from what the solver left in a result folder; also all settings, with these `options`.
+
+    The same options give the same bits as the run that solved. Where no two worlds agree with them but did before, the
+    solver is not started again.
+    """
+    kept = open_solver_folder(folder)
+    if hash_of(matches) != kept.matches_hash:
+        raise InputError(f"these are not the matches that were solved in {folder}; give those with --matches")
+    others = {name: values for name, values in kept.settings.items() if name != "refine"}
+    settings = replace(settings_from(SolveOptions, others), refine=options or RefineOptions())
+    runs = {index: run for index in range(kept.pieces) if (run := kept.load(index)) is not None}
+    sources = [_Kept(folder=kept, index=index, run=run) for index, run in runs.items()]
+    if not sources:
+        raise InputError(f"no piece in {kept.path} is solved; run `proba solve` with --resume first")
+    return _refine_pieces(matches, sources, settings, Together(observer), images, kept.unmatched, {}), settings
+
+
+class _Source(Protocol):
+    """Where the runs of the solver on one connected piece come from."""
+
+    @property
+    def graph(self) -> ViewGraph:
+        """Of the piece."""
+
+    def first(self) -> SolverRun:
+        """The run that is always made."""
+
+    def again(self) -> SolverRun | None:
+        """A longer one, for pieces where no two worlds agree; None if there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """Runs that were made before."""
+
+    folder: SolverFolder
+    index: int
+    run: SolverRun
+
+    @property
+    def graph(self) -> ViewGraph:
+        return self.run.solutions[0].graph
+
+    def first(self) -> SolverRun:
+        return self.run
+
+    def again(self) -> SolverRun | None:
+        return self.folder.load(self.index, attempt=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Solving:
+    """Runs that are made now."""
+
+    matches: Matches
+    graph: ViewGraph
+    options: SolveOptions
+    watch: Together
+    checkpoint: Path | None
+    resume: bool
+    folder: SolverFolder | None
+    index: int
+
+    def first(self) -> SolverRun:
+        return self._solved(self.options.solver.iterations, self.checkpoint, attempt=0)
+
+    def again(self) -> SolverRun | None:
+        if self.options.longer <= 1:
+            return None
+        iterations = self.options.longer * self.options.solver.iterations
+        self.watch.stage(f"no two worlds agree, solving again with {iterations} iterations")
+        file = self.checkpoint.with_stem(f"{self.checkpoint.stem}-again") if self.checkpoint else None
+        return self._solved(iterations, file, attempt=1)
+
+    def _solved(self, iterations: int, checkpoint: Path | None, *, attempt: int) -> SolverRun:
+        self.watch.attempt(attempt)
+        begin = time.perf_counter()
+        callback = self.watch.iteration if self.watch.observers else None
+        settings = replace(self.options.solver, iterations=iterations)
+        solver = solve_graph(
+            self.matches,
+            self.graph,
+            settings,
+            cameras=make_setup([self.matches.images[k] for k in self.graph.images], self.options.cameras),
+            seed=self.options.seed,
+            callback=callback,
+            checkpoint=checkpoint,
+            resume=self.resume,
+        )
+        run = SolverRun(
+            solutions=solver.solutions(),
+            hypotheses=_followed(solver),
+            iterations=solver.iteration,
+            interrupted=solver.interrupted,
+            seconds=time.perf_counter() - begin,
+        )
+        if self.folder is not None:
+            self.folder.save(self.index, attempt, run)
+        return run
+
+
+def _refine_pieces(
+    matches: Matches,
+    sources: Sequence[_Source],
+    options: SolveOptions,
+    watch: Together,
+    images: Path | None,
+    unmatched: list[str],
+    seconds: dict[str, float],
+) -> SolveResult:
+    """Every piece in turn; one that fails does not keep the others back."""
     pieces, failed, interrupted = [], [], False
-    for index, graph in enumerate(graphs):
-        watch.piece(index, len(graphs), graph)
-        checkpoint = checkpoints / f"piece{index}.npz" if checkpoints else None
+    for index, source in enumerate(sources):
+        watch.piece(index, len(sources), source.graph)
         try:
-            piece, stopped = _solve_piece(matches, graph, options, watch, images, checkpoint, resume)
+            piece, stopped = _refine_piece(matches, source, options, watch, images)
         except GeometryError as error:
-            names = ", ".join(matches.images[k].name for k in graph.images[:3])
-            failed.append(f"{len(graph.images)} images ({names} ...): {error}")
+            members = source.graph.images
+            names = ", ".join(matches.images[k].name for k in members[:3])
+            failed.append(f"{len(members)} images ({names} ...): {error}")
             continue
         pieces.append(piece)
         watch.solved(piece)
@@ -204,7 +339,7 @@ def solve_matches(
         raise GeometryError(failed[0])
     return SolveResult(
         pieces=pieces,
-        unmatched=[matches.images[k].name for k in isolated],
+        unmatched=unmatched,
         failed=failed,
         seconds=seconds,
         peak_rss_mb=peak_rss_mb(),
@@ -212,57 +347,49 @@ def solve_matches(
     )
 
 
-def _solve_piece(
-    matches: Matches,
-    graph: ViewGraph,
-    options: SolveOptions,
-    watch: Together,
-    images: Path | None,
-    checkpoint: Path | None,
-    resume: bool,
+def _refine_piece(
+    matches: Matches, source: _Source, options: SolveOptions, watch: Together, images: Path | None
 ) -> tuple[Piece, bool]:
-    begin, solving = time.perf_counter(), 0.0
-    cameras = make_setup([matches.images[k] for k in graph.images], options.cameras)
-    solvers: list[Solver] = []
-
-    def solve(iterations: int, file: Path | None) -> list[Solution]:
-        nonlocal solving
-        watch.attempt(len(solvers))
+    """The piece, and whether the user ended its solve early."""
+    runs = [source.first()]
+    watch.stage("refining")
+    begin, longer = time.perf_counter(), 0.0
+    refinement = Refinement(matches, source.graph, _refine_options(options), watch.stage)
+    choice = refinement.polish(runs[0].solutions)
+    if not choice.settled and not runs[0].interrupted:
         start = time.perf_counter()
-        callback = watch.iteration if watch.observers else None
-        settings = replace(options.solver, iterations=iterations)
-        solver = solve_graph(
-            matches, graph, settings,
-            cameras=cameras, seed=options.seed, callback=callback, checkpoint=file, resume=resume,
-        )  # fmt: skip
-        solvers.append(solver)
-        solving += time.perf_counter() - start
-        watch.stage("refining")
-        return solvers[-1].solutions()
-
-    solutions = solve(options.solver.iterations, checkpoint)
-    known = options.cameras
-    settings = replace(options.refine, focal=known.focal, share=known.share, seed=options.seed)
-    refinement = Refinement(matches, graph, settings, watch.stage)
-    choice = refinement.polish(solutions)
-    if not choice.settled and options.longer > 1 and not solvers[0].interrupted:
-        iterations = options.longer * options.solver.iterations
-        watch.stage(f"no two worlds agree, solving again with {iterations} iterations")
-        file = checkpoint.with_stem(f"{checkpoint.stem}-again") if checkpoint else None
-        choice = refinement.polish(solve(iterations, file), choice)
+        more = source.again()
+        longer = time.perf_counter() - start
+        if more is not None:
+            runs.append(more)
+            watch.stage("refining")
+            choice = refinement.polish(more.solutions, choice)
     result = refinement.finish(choice, _photos(images, options.refine.pixels.max_side_px))
+    run = runs[result.chosen.attempt]
     piece = Piece(
         reconstruction=result.reconstruction,
-        hypotheses=_hypotheses(solvers[result.chosen.attempt], result),
+        hypotheses=_judged(run.hypotheses, result),
         attempt=result.chosen.attempt,
-        iterations=solvers[result.chosen.attempt].iteration,
+        iterations=run.iterations,
         surviving_share=result.share,
         noise_px=result.noise_px,
         rescued=result.rescued,
         unplaced=result.unplaced,
-        seconds={"solve": solving, "refine": time.perf_counter() - begin - solving},
+        seconds={"solve": sum(run.seconds for run in runs), "refine": time.perf_counter() - begin - longer},
     )
-    return piece, solvers[-1].interrupted
+    return piece, runs[-1].interrupted
+
+
+def _refine_options(options: SolveOptions) -> RefineOptions:
+    """Those of the refinement, with what the whole run has in common.
+
+    In the strict regime nothing but the solver's worlds and their refinement may place a camera.
+    """
+    known = options.cameras
+    shared = replace(options.refine, focal=known.focal, share=known.share, seed=options.seed)
+    if options.solver.hypotheses != "cold":
+        return shared
+    return replace(shared, growing=replace(shared.growing, enabled=False))
 
 
 def _photos(folder: Path | None, max_side_px: int) -> Photos | None:
@@ -270,18 +397,44 @@ def _photos(folder: Path | None, max_side_px: int) -> Photos | None:
     return None if folder is None else lambda name: load_grey(folder / name, max_side_px)
 
 
-def _hypotheses(solver: Solver, result: RefineResult) -> list[Hypothesis]:
+def _followed(solver: Solver) -> list[Hypothesis]:
+    """Every world of a run of the solver."""
     support = dict(zip(solver.worlds.names, solver.epipolar(), strict=True))
-    explained = {world.name: world.share for world in result.worlds if world.attempt == result.chosen.attempt}
     return [
         Hypothesis(
             name=name,
             loss=curve[-1][1] if curve else None,
-            chosen=name == result.chosen.name,
             pruned_at=None if name in support else curve[-1][0] if curve else 0,
             epipolar_share=support[name][0] if name in support else None,
-            explained_share=explained.get(name),
-            curve=curve,
+            curve=[(iteration, loss) for iteration, loss in curve],
         )
         for name, curve in solver.history.items()
     ]
+
+
+def _judged(hypotheses: Sequence[Hypothesis], result: RefineResult) -> list[Hypothesis]:
+    """The worlds of the run that the result comes from, and a grown one, with what the refinement says of them."""
+    explained = {world.name: world.share for world in result.worlds if world.attempt == result.chosen.attempt}
+    every = list(hypotheses)
+    if GROWN in explained:
+        every.append(Hypothesis(name=GROWN, loss=None, pruned_at=None, epipolar_share=None))
+    return [
+        replace(world, chosen=world.name == result.chosen.name, explained_share=explained.get(world.name))
+        for world in every
+    ]
+
+
+def settings_from(kind: type[Settings], values: dict) -> Settings:
+    """Option dataclasses from what `asdict` and JSON made of them; fields that no longer exist are left out."""
+    hints = get_type_hints(kind)
+    known = {name: value for name, value in values.items() if name in hints}
+    return kind(
+        **{
+            name: settings_from(hints[name], value) if is_dataclass(hints[name]) else _tuples(value)
+            for name, value in known.items()
+        }
+    )
+
+
+def _tuples(value):
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

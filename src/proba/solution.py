@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,3 +27,43 @@ class Solution:
     log_depth: np.ndarray  # [N, m, m] float32, cell (row, col) centred at ((col + .5) W / m, (row + .5) H / m)
     log_variance: np.ndarray  # [N, m, m] float32
     edge_weight: np.ndarray  # [E] float32
+
+
+GROWN = "grown"
+"""Name of a world that the refinement placed camera by camera; it is none of the solver's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """One world that was followed: where it started, and what became of it."""
+
+    name: str
+    """Where it started, e.g. `fov50`, `fov50-mirror`, `two-view`; or `grown`, see GROWN."""
+    loss: float | None
+    """Loss at the end; None: it was never evaluated."""
+    chosen: bool = False
+    """Whether the reconstruction comes from it."""
+    pruned_at: int | None
+    """Iteration at which it was dropped; None: it was followed to the end."""
+    epipolar_share: float | None
+    """Share of matches within 3 px of its epipolar geometry at the end; None: dropped before, or not the solver's."""
+    explained_share: float | None = None
+    """Share of the explainable matches that it explains after a first adjustment; None: it had none."""
+    curve: Sequence[Sequence[float]] = ()
+    """Iteration and loss, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverRun:
+    """What one run of the solver on one connected piece leaves."""
+
+    solutions: Sequence[Solution]
+    """Every world that was followed to the end, best supported first; all have the same graph."""
+    hypotheses: Sequence[Hypothesis]
+    """Every world, none of them chosen yet."""
+    iterations: int
+    """Iterations that were made."""
+    interrupted: bool
+    """Whether the user ended it early."""
+    seconds: float
+    """Time it took."""

@@ -8,8 +8,9 @@ import pytest
 from proba.graph import build_view_graphs
 from proba.history.evolution import load_evolutions
 from proba.history.recorder import Recorder
-from proba.pipeline import Hypothesis, SolveOptions, solve_matches
+from proba.pipeline import SolveOptions, solve_matches
 from proba.refine import RefineOptions, WorldOptions
+from proba.solution import Hypothesis
 from proba.solver import SolverOptions, solve_graph
 from proba.synthetic import make_scene, scene_matches
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from proba.matches import Matches
-from proba.pipeline import Hypothesis, Piece, SolveOptions, SolveResult
+from proba.pipeline import Piece, SolveOptions, SolveResult
 from proba.reconstruction import Camera, Edge, Points, Reconstruction
 from proba.report import report_dict
 from proba.report.facts import match_errors
+from proba.solution import Hypothesis
 from proba.synthetic import make_scene, scene_matches
 
 NOISE_PX = 0.3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +16,9 @@ from proba.refine.options import PlacementOptions, RefineOptions
 from proba.refine.placement import pair_ransac, pinhole_view, pose_matrix
 from proba.refine.rescue import rebuild, rescue
 from proba.refine.separate import separate_cameras
-from proba.refine.state import State
+from proba.refine.state import State, WorldReport
 from proba.refine.triangulate import triangulate
+from proba.solution import GROWN
 
 
 def worth_growing(state: State) -> bool:
@@ -32,14 +34,19 @@ def worth_growing(state: State) -> bool:
 
 
 def grow_cameras(state: State) -> State:
-    """Stage: the grown world takes the place of the chosen one if it explains clearly more."""
-    options, pairs = state.options, state.observations.pairs
+    """Stage: another world, named `grown`, takes the place of the chosen one if it explains clearly more."""
+    options, pairs, begin = state.options, state.observations.pairs, time.perf_counter()
     share = explained(state.bundle, pairs)
     good = max(options.worlds.poor_share * pairs.explainable, share)
     grown = rescue(grow(state.bundle, pairs, state.freedom, options, good=good), pairs, state.freedom, options)
-    if explained(grown.bundle, pairs) <= share + options.growing.clear_gain:
+    now = explained(grown.bundle, pairs)
+    report = WorldReport(name=GROWN, attempt=state.chosen.attempt, share=now, seconds=time.perf_counter() - begin)
+    state = replace(state, reports=(*state.reports, report))
+    if now <= share + options.growing.clear_gain:
         return state
-    return separate_cameras(state.with_placed(replace(grown, anew=~grown.left)))
+    # None of its images stands where the solver placed it.
+    state = replace(state, chosen=report).with_placed(replace(grown, anew=~grown.left))
+    return separate_cameras(state)
 
 
 def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: RefineOptions, *, good: float) -> Bundle:

@@ -319,6 +319,8 @@ class NoteOptions:
 class RefineOptions:
     """How a rough world becomes an accurate reconstruction."""
 
+    enabled: bool = True
+    """Off: the cameras and points of the result are the solver's own, for comparison."""
     focal: Literal["free", "init", "fixed"] = "free"
     """`fixed` keeps the focal lengths of the solution; `free` and `init` refine them."""
     share: Literal["camera", "folder", "all", "none"] = "camera"

@@ -29,6 +29,7 @@ from proba.refine.state import (
     named,
     observed_tracks,
 )
+from proba.refine.unrefined import solver_cloud, take_first_world
 from proba.refine.worlds import polish_worlds
 from proba.solution import Solution
 from proba.threads import one_library_thread
@@ -99,14 +100,27 @@ class Refinement:
     @one_library_thread()
     def polish(self, solutions: Sequence[Solution], earlier: WorldChoice | None = None) -> WorldChoice:
         """Adjust worlds, best first, and choose among them and the `earlier` ones."""
+        if not self.options.enabled:
+            return take_first_world(self.observations, solutions, self.options)
         with self.clock("worlds"):
             return polish_worlds(self.observations, solutions, self.options, earlier, self.clock.say)
 
     @one_library_thread()
     def finish(self, choice: WorldChoice, photos: Photos | None = None) -> RefineResult:
-        """The best world through all stages after the choice."""
-        clock = self.clock
+        """The best world through all stages after the choice, or as it is if the refinement is turned off."""
         state = first_state(self.observations, choice, self.options)
+        if self.options.enabled:
+            state = self._improved(state, photos)
+        with self.clock("points"):
+            cloud = place_points(state) if self.options.enabled else solver_cloud(state)
+        with self.clock("uncertainty"):
+            cameras, sigma = estimate_uncertainty(state, cloud)
+        reconstruction = assemble(state, cloud, cameras, sigma)
+        return self._result(state, reconstruction, share=cloud.bundle.share, noise_px=cameras.noise_px)
+
+    def _improved(self, state: State, photos: Photos | None) -> State:
+        """All stages that move cameras."""
+        clock = self.clock
         with clock("rescue"):
             state = rescue_images(state)
         with clock("cameras"):
@@ -120,22 +134,16 @@ class Refinement:
             with clock("pixels"):
                 state = sharpen(state, photos)
         with clock("final adjustment"):
-            state = adjust_finally(state)
-        with clock("points"):
-            cloud = place_points(state)
-        with clock("uncertainty"):
-            cameras, sigma = estimate_uncertainty(state, cloud)
-        reconstruction = assemble(state, cloud, cameras, sigma)
-        return self._result(state, reconstruction, share=cloud.bundle.share, noise_px=cameras.noise_px)
+            return adjust_finally(state)
 
     def _result(self, state: State, reconstruction: Reconstruction, *, share: float, noise_px: float) -> RefineResult:
         names = state.observations.names
         return RefineResult(
             reconstruction=reconstruction,
-            chosen=state.choice.best.report,
+            chosen=state.chosen,
             share=share,
             noise_px=noise_px,
-            worlds=[world.report for world in state.choice.worlds],
+            worlds=list(state.reports),
             trials=list(state.trials),
             rescued=named(state.placed_anew, names),
             unplaced=named(state.unplaced, names),

@@ -81,7 +81,7 @@ class WorldReport:
 
     name: str
     attempt: int
-    """Which run of the solver it comes from, counted from 0."""
+    """Which run of the solver it comes from, or begins with, counted from 0."""
     share: float
     """Share of the matches explainable by two-view geometry that the world explains, times that of the observations."""
     seconds: float
@@ -143,8 +143,12 @@ class State:
     options: RefineOptions
     observations: Observations
     choice: WorldChoice
+    reports: tuple[WorldReport, ...]
+    """All worlds: those of the choice, and one that was grown."""
+    chosen: WorldReport
+    """The world that the bundle is."""
     solution: Solution
-    """The solution that the bundle comes from."""
+    """The best of the solver's worlds; depth maps and edge weights come from it even if another world was grown."""
     bundle: Bundle
     freedom: Freedom
     placed_anew: np.ndarray  # [N] bool
@@ -169,6 +173,8 @@ def first_state(observations: Observations, choice: WorldChoice, options: Refine
         options=options,
         observations=observations,
         choice=choice,
+        reports=tuple(world.report for world in choice.worlds),
+        chosen=choice.best.report,
         solution=choice.best.solution,
         bundle=choice.best.bundle,
         freedom=first_freedom(options),

@@ -229,6 +229,10 @@ def _thumbnail(photo: Thumbnail | None) -> str:
     return f'<img {size} alt="" src="data:image/jpeg;base64,{photo.jpeg_base64}">'
 
 
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
 def _hypotheses(report: dict) -> str:
     choice = report["choice"]
     won = f"<b>{_text(choice['name'])}</b> won"
@@ -244,8 +248,8 @@ def _hypotheses(report: dict) -> str:
         (
             h["name"] + (" (chosen)" if h["chosen"] else ""),
             number(h["loss"]),
-            f"dropped at {h['pruned_at']}" if h["pruned_at"] is not None else f"{h['epipolar_share']:.1%}",
-            "" if h["explained_share"] is None else f"{h['explained_share']:.1%}",
+            f"dropped at {h['pruned_at']}" if h["pruned_at"] is not None else _share(h["epipolar_share"]),
+            _share(h["explained_share"]),
         )
         for h in sorted(report["hypotheses"], key=lambda h: (not h["chosen"], h["pruned_at"] is not None))
     ]

@@ -14,17 +14,19 @@ from proba.errors import InputError
 from proba.io.atomic import atomic_write_text
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
-from proba.pipeline import Hypothesis, Piece, SolveOptions, SolveResult
+from proba.pipeline import Piece, SolveOptions, SolveResult
 from proba.report.checks import run_checks, worst_level
 from proba.report.facts import PairFacts, explained_share, image_facts, pair_facts
 from proba.report.findings import findings, verdict
 from proba.report.html import html_report
 from proba.report.pictures import thumbnails, worst_pairs
 from proba.report.words import duration, focal_range, stage_times
+from proba.solution import Hypothesis
 
 DEMO_FILE = "demo.json"
 """What `proba demo` rendered; it writes this before anything else."""
-OURS = {"report.json", "checkpoint", "sparse", "points.ply", "matches.h5", "matches.h5.partial", "frames", DEMO_FILE}
+OURS = {"report.json", "checkpoint", "solver", "sparse", "points.ply", "frames", DEMO_FILE}
+OURS |= {"matches.h5", "matches.h5.partial"}
 
 
 def prepare_output(folder: Path) -> None:

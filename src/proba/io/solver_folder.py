@@ -1,0 +1,137 @@
+"""What the solver hands to the refinement, in a folder: `run.json`, and a file for each run on a connected piece."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from proba.errors import InputError
+from proba.graph import ViewGraph
+from proba.io.atomic import atomic_path, atomic_write_text
+from proba.matches import Matches
+from proba.solution import Hypothesis, Solution, SolverRun
+
+SOLVER_FOLDER = "solver"
+"""Name of the folder within a result folder."""
+_RUN = "run.json"
+_ARRAYS = ("cam_from_world", "focal_px", "log_depth", "log_variance", "edge_weight")
+_GRAPH = ("images", "parent", "edges", "is_tree", "similarity", "initial_weight")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverFolder:
+    """The runs of the solver on all connected pieces of one set of matches."""
+
+    path: Path
+    matches_hash: str
+    """Of the matches that were solved, see `hash_of`."""
+    settings: dict[str, Any]
+    """All settings of the run, as plain values."""
+    unmatched: list[str]
+    """Images that match no other image."""
+    pieces: int
+    """Connected pieces of the view graph, largest first; not all need be solved yet."""
+    images: str | None = None
+    """Folder of the photos, absolute; None: not known."""
+    matches: str | None = None
+    """File of the matches, absolute; None: they were given in memory."""
+
+    @property
+    def key(self) -> str:
+        """Which matches and settings the files belong to; files of an earlier run in the same folder have another."""
+        text = json.dumps([self.matches_hash, self.settings], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def start(self) -> None:
+        """Write what all pieces have in common."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "path"}
+        atomic_write_text(self.path / _RUN, json.dumps(values, indent=1))
+
+    def save(self, piece: int, attempt: int, run: SolverRun) -> None:
+        """Write one run on a piece; a second attempt has more iterations."""
+        graph, first = run.solutions[0].graph, run.solutions[0]
+        header = {
+            "key": self.key,
+            "root": int(graph.root),
+            "iterations": run.iterations,
+            "interrupted": run.interrupted,
+            "seconds": run.seconds,
+            "hypotheses": [asdict(hypothesis) for hypothesis in run.hypotheses],
+            "solutions": [
+                {"name": world.name, "loss": float(world.loss), "epipolar_share": float(world.epipolar_share)}
+                for world in run.solutions
+            ],
+        }
+        arrays = {f"graph_{name}": getattr(graph, name) for name in _GRAPH}
+        arrays["camera_of_image"] = first.camera_of_image
+        arrays |= {name: np.stack([getattr(world, name) for world in run.solutions]) for name in _ARRAYS}
+        with atomic_path(self._file(piece, attempt)) as temporary, open(temporary, "wb") as file:
+            np.savez(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+
+    def load(self, piece: int, attempt: int = 0) -> SolverRun | None:
+        """One run on a piece; None if there was none."""
+        path = self._file(piece, attempt)
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            header = json.loads(arrays.pop("header").tobytes())
+            return _run(header, arrays) if header["key"] == self.key else None
+        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+            raise InputError(f"{path} is damaged ({error}); run `proba solve` again") from error
+
+    def _file(self, piece: int, attempt: int) -> Path:
+        return self.path / f"piece{piece}{'-again' if attempt else ''}.npz"
+
+
+def open_solver_folder(result: Path) -> SolverFolder:
+    """The solver's folder in a result folder."""
+    path = result / SOLVER_FOLDER
+    if not (path / _RUN).is_file():
+        raise InputError(f"{result} holds nothing that a solver left ({SOLVER_FOLDER}/{_RUN}); run `proba solve` first")
+    try:
+        return SolverFolder(path=path, **json.loads((path / _RUN).read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path / _RUN} is damaged ({error}); run `proba solve` again") from error
+
+
+def hash_of(matches: Matches) -> str:
+    """Tells matches of one set from those of another."""
+    digest = hashlib.sha256(json.dumps([[info.name, info.width, info.height] for info in matches.images]).encode())
+    for (i, j), pair in sorted(matches.pairs.items()):
+        digest.update(np.array([i, j], np.int64).tobytes())
+        for values in pair:
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def _run(header: dict, arrays: dict[str, np.ndarray]) -> SolverRun:
+    graph = ViewGraph(root=header["root"], **{name: arrays[f"graph_{name}"] for name in _GRAPH})
+    solutions = [
+        Solution(
+            graph=graph,
+            name=world["name"],
+            loss=world["loss"],
+            epipolar_share=world["epipolar_share"],
+            camera_of_image=arrays["camera_of_image"],
+            **{name: arrays[name][k] for name in _ARRAYS},
+        )
+        for k, world in enumerate(header["solutions"])
+    ]
+    return SolverRun(
+        solutions=solutions,
+        hypotheses=[
+            Hypothesis(**{**hypothesis, "curve": [tuple(point) for point in hypothesis["curve"]]})
+            for hypothesis in header["hypotheses"]
+        ],
+        iterations=header["iterations"],
+        interrupted=header["interrupted"],
+        seconds=header["seconds"],
+    )
