@@ -13,6 +13,7 @@ from proba.pipeline import Observer
 from proba.solver import Progress
 from proba.viewer import palette
 from proba.viewer.framing import frame_scene
+from proba.viewer.gate import plain_markdown
 from proba.viewer.server import Stage, Viewer
 
 SECONDS_BETWEEN = 0.25
@@ -46,10 +47,10 @@ class LiveView(Observer):
             stage.place_cameras(state.world_from_cam, state.tan)
             stage.place_edges(state.world_from_cam[:, :3, 3], state.edge_weight)
             stage.place_gaussians(state, self._colours, 1.0)
-            self._text.content = state.title
+            self._text.content = plain_markdown(state.title)
 
     def stage(self, text: str) -> None:
-        self._text.content = f"{text} ..."
+        self._text.content = plain_markdown(f"{text} ...")
 
     def _open(self, progress: Progress, state: State) -> Stage:
         # The scene is not known yet. Its depth is 1 all along, and so are the distances of the cameras, about.

@@ -24,6 +24,7 @@ from proba.viewer import palette
 from proba.viewer.chunks import Chunks
 from proba.viewer.drawing import MAGNIFIED, TRUTH_SIZE, shown_radius
 from proba.viewer.framing import VIEW_FOV_DEG, Framing
+from proba.viewer.gate import only_this_machine, plain_markdown
 from proba.viewer.scene import PieceScene
 
 HOST = "127.0.0.1"
@@ -238,7 +239,7 @@ class Viewer:
         if not 0 < port < 65536:
             raise InputError(f"--port must be between 1 and 65535, not {port}")
         logging.getLogger("websockets").setLevel(logging.ERROR)
-        with contextlib.redirect_stdout(io.StringIO()):  # its banner; ours is one line
+        with contextlib.redirect_stdout(io.StringIO()), only_this_machine():  # its banner; ours is one line
             self.server = viser.ViserServer(host=HOST, port=port, label="ProBA", verbose=False)
         self.server.gui.configure_theme(
             dark_mode=True, show_logo=False, show_share_button=False, control_width="medium", control_layout="floating"
@@ -421,7 +422,7 @@ class _Show:
             stage.place_edges(poses[:, :3, 3], weight, self.selected)
             self._draw_points()
             if self.scene.evolution is not None:
-                self.title.content = self.scene.evolution.title(self._frame)
+                self.title.content = plain_markdown(self.scene.evolution.title(self._frame))
             for camera in self._truth:
                 camera.visible = bool(self.truth.value)
 
