@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proba.api import match, reconstruct, solve
     from proba.cameras import CameraOptions
     from proba.errors import GeometryError, InputError, ProbaError
+    from proba.export import ExportOptions
     from proba.graph import GraphOptions, ViewGraph, build_view_graphs
     from proba.history.recorder import Recorder
     from proba.io.matches_h5 import load_matches, save_matches
@@ -34,6 +35,7 @@ _MODULES = {
     "proba.api": ("match", "reconstruct", "solve"),
     "proba.cameras": ("CameraOptions",),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
+    "proba.export": ("ExportOptions",),
     "proba.graph": ("GraphOptions", "ViewGraph", "build_view_graphs"),
     "proba.history.recorder": ("Recorder",),
     "proba.io.matches_h5": ("load_matches", "save_matches"),
@@ -52,6 +54,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "Camera",
     "CameraOptions",
+    "ExportOptions",
     "GeometryError",
     "GraphOptions",
     "ImageInfo",

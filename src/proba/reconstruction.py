@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from proba.errors import InputError
 from proba.geometry import camera as lens
+
+if TYPE_CHECKING:
+    from proba.export import ExportOptions, Format
 
 
 @dataclass(kw_only=True)
@@ -179,6 +182,20 @@ class Reconstruction:
         from proba.io.reconstruction_folder import save_reconstruction  # needs this module
 
         save_reconstruction([self], folder)
+
+    def export(
+        self,
+        to: Format,
+        out: str | Path,
+        *,
+        photos: str | Path | None = None,
+        masks: str | Path | None = None,
+        options: ExportOptions | None = None,
+    ) -> None:
+        """Write a folder for another program, as `proba export` does; some formats need the folder of the photos."""
+        from proba.export import export  # needs this module
+
+        export(self, to=to, out=out, photos=photos, masks=masks, options=options)
 
     @staticmethod
     def load(folder: str | Path, index: int = 0) -> Reconstruction:

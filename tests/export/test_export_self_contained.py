@@ -117,3 +117,8 @@ def test_a_target_that_does_not_exist_is_refused(tmp_path, small):
         export(small, to="usdz", out=tmp_path)
     with pytest.raises(InputError, match="photos"):
         export(small, to="nerfstudio", out=tmp_path / "out")
+
+
+def test_a_reconstruction_exports_itself(tmp_path, small):
+    small.export("nerfstudio", tmp_path / "out", photos=tmp_path / "set")
+    assert (tmp_path / "out" / "transforms.json").is_file()
