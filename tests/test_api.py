@@ -9,6 +9,7 @@ import pytest
 
 import proba
 from proba.pipeline import Observer
+from proba.report import judge
 from proba.synthetic import make_scene, scene_matches
 
 
@@ -66,6 +67,34 @@ def test_solve_is_quiet_tells_observers_and_repeats_itself(solved, capfd):
     assert watcher.seen[-1] == ("stage", "writing")
     steps = [item[1] for item in watcher.seen if item[0] == "iteration"]
     assert len(steps) > 10 and steps == sorted(steps)
+
+
+def test_results_show_themselves_in_one_line(solved):
+    matches, result, _ = solved
+    points, total = result.best.points, sum(len(pair.scores) for pair in matches.pairs.values())
+    assert repr(matches) == f"Matches(images=5, pairs={len(matches.pairs)}, matches={total})"
+    assert repr(result) == f"SolveResult(images=5, pieces=1, unmatched=0, verdict={result.verdict.level!r})"
+    assert repr(result.best) == f"Reconstruction(images=5, cameras=1, points={len(points.xyz)})"
+    assert repr(points) == f"Points(points={len(points.xyz)}, observations={len(points.obs_point)})"
+    camera = result.best.cameras[0]
+    assert repr(camera).startswith(f"Camera({camera.model}, 640 x 480, focal {camera.focal_px[0]:.1f} +- ")
+
+
+def test_verdict_is_that_of_the_report(solved):
+    matches, result, out = solved
+    told = json.loads((out / "report.json").read_text())["verdict"]
+    assert {"level": result.verdict.level, "text": result.verdict.text} == told and str(result.verdict) == told["text"]
+    assert judge(matches, result) == result.verdict
+
+
+def test_export_is_a_method_of_the_result(solved, tmp_path):
+    rec = solved[1].best
+    rec.export("tum", out=tmp_path / "tum")
+    assert len((tmp_path / "tum" / "trajectory.txt").read_text().splitlines()) >= 5
+    with pytest.raises(proba.InputError, match="needs the folder of the photos"):
+        rec.export("nerfstudio", out=tmp_path / "nerf")
+    with pytest.raises(proba.InputError, match="no export to 'usd'"):
+        rec.export("usd", out=tmp_path / "usd")
 
 
 def test_reconstruction_answers_by_name_and_by_number(solved):

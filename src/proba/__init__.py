@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proba.matches import ImageInfo, Matches, PairMatches
     from proba.matching import MatchOptions, MatchSummary, PairOptions, VerifyOptions
     from proba.objective import ObjectiveOptions
-    from proba.pipeline import SolveOptions, SolveResult, solve_matches
+    from proba.pipeline import SolveOptions, SolveResult, Verdict, solve_matches
     from proba.reconstruction import Camera, Points, Reconstruction
     from proba.refine import RefineOptions
     from proba.solver import SolverOptions, StepSizes
@@ -44,7 +44,7 @@ _MODULES = {
     "proba.matches": ("ImageInfo", "Matches", "PairMatches"),
     "proba.matching": ("MatchOptions", "MatchSummary", "PairOptions", "VerifyOptions"),
     "proba.objective": ("ObjectiveOptions",),
-    "proba.pipeline": ("SolveOptions", "SolveResult", "solve_matches"),
+    "proba.pipeline": ("SolveOptions", "SolveResult", "Verdict", "solve_matches"),
     "proba.reconstruction": ("Camera", "Points", "Reconstruction"),
     "proba.refine": ("RefineOptions",),
     "proba.solver": ("SolverOptions", "StepSizes"),
@@ -74,6 +74,7 @@ __all__ = [
     "SolveResult",
     "SolverOptions",
     "StepSizes",
+    "Verdict",
     "VerifyOptions",
     "ViewGraph",
     "__version__",

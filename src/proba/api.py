@@ -17,7 +17,7 @@ from proba.matches import Matches
 from proba.matching import MatchOptions, MatchSummary, check_match_options, match_folder
 from proba.matching.folder import Observer as MatchObserver
 from proba.pipeline import Observer, SolveOptions, SolveResult, Together, solve_matches
-from proba.report import prepare_output, write_results
+from proba.report import judge, prepare_output, write_results
 from proba.report.matching import matching_facts
 from proba.threads import set_threads
 
@@ -147,6 +147,8 @@ def _solve(
         matching = None if isinstance(matches, Matches) else matching_facts(Path(matches))
         write_results(folder, data, result, options, image_folder=photos, matching=matching)
         watch.written(folder)
+    else:
+        result.verdict = judge(data, result)
     return result
 
 

@@ -50,6 +50,10 @@ class Matches:
     pairs: dict[tuple[int, int], PairMatches] = field(default_factory=dict)
     """Keyed by image indices (i, j) with i < j."""
 
+    def __repr__(self) -> str:
+        total = sum(len(pair.scores) for pair in self.pairs.values())
+        return f"Matches(images={len(self.images)}, pairs={len(self.pairs)}, matches={total})"
+
     def add(self, i: int, j: int, points_i: np.ndarray, points_j: np.ndarray, scores: np.ndarray | None = None):
         """Append matches to a pair, in whichever order it is named."""
         if i == j:

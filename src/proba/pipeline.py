@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar, get_type_hints
+from typing import Literal, Protocol, TypeVar, get_type_hints
 
 from proba.cameras import CameraOptions, check_known_focals, make_setup
 from proba.errors import GeometryError, InputError
@@ -120,6 +120,17 @@ class Piece:
     seconds: dict[str, float]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether a result can be trusted, as the report says it."""
+
+    level: Literal["good", "check", "distrust"]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(kw_only=True)
 class SolveResult:
     """All pieces, largest first, and the images that are in none."""
@@ -131,6 +142,14 @@ class SolveResult:
     seconds: dict[str, float]
     peak_rss_mb: float
     interrupted: bool
+    verdict: Verdict | None = None
+    """Whether it looks right; None: nobody has judged it, as after `solve_matches` alone."""
+
+    def __repr__(self) -> str:
+        images = sum(len(piece.reconstruction) for piece in self.pieces)
+        verdict = None if self.verdict is None else self.verdict.level
+        unmatched = len(self.unmatched)
+        return f"SolveResult(images={images}, pieces={len(self.pieces)}, unmatched={unmatched}, verdict={verdict!r})"
 
     @property
     def reconstructions(self) -> list[Reconstruction]:

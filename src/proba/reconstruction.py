@@ -28,6 +28,11 @@ class Camera:
     focal_std_px: float = float("nan")
     """Standard deviation of the focal length."""
 
+    def __repr__(self) -> str:
+        focal = float(np.sqrt(np.prod(self.focal_px)))
+        sure = f" +- {self.focal_std_px:.1f}" if np.isfinite(self.focal_std_px) else ""
+        return f"Camera({self.model}, {self.width} x {self.height}, focal {focal:.1f}{sure} px, {self.fov_deg:.1f} deg)"
+
     @property
     def focal_px(self) -> np.ndarray:  # [2] fx, fy
         return self.params[[0, 1]] if self.model == "PINHOLE" else self.params[[0, 0]]
@@ -63,6 +68,9 @@ class Points:
     obs_point: np.ndarray  # [K] int
     obs_image: np.ndarray  # [K] int, index into Reconstruction.image_names
     obs_xy: np.ndarray  # [K, 2] float32, original pixels, corner0.5
+
+    def __repr__(self) -> str:
+        return f"Points(points={len(self.xyz)}, observations={len(self.obs_point)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +131,9 @@ class Reconstruction:
     """Warnings with advice, for the report."""
     up: Literal["z"] | None = None
     """Which axis of the world points up, against gravity; None: not known, the frame is arbitrary."""
+
+    def __repr__(self) -> str:
+        return f"Reconstruction(images={len(self)}, cameras={len(self.cameras)}, points={len(self.points.xyz)})"
 
     def __len__(self) -> int:
         """Number of images."""

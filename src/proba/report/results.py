@@ -14,9 +14,9 @@ from proba.errors import InputError
 from proba.io.atomic import atomic_write_text
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
-from proba.pipeline import Piece, SolveOptions, SolveResult
-from proba.report.checks import run_checks, worst_level
-from proba.report.facts import PairFacts, explained_share, image_facts, pair_facts
+from proba.pipeline import Piece, SolveOptions, SolveResult, Verdict
+from proba.report.checks import Check, run_checks, worst_level
+from proba.report.facts import ImageFacts, PairFacts, explained_share, image_facts, pair_facts
 from proba.report.findings import findings, verdict
 from proba.report.html import html_report
 from proba.report.pictures import thumbnails, worst_pairs
@@ -53,6 +53,7 @@ def write_results(
     """
     save_reconstruction(result.reconstructions, folder)
     report = plain(report_dict(matches, result, options, image_folder=image_folder, matching=matching))
+    result.verdict = Verdict(**report["verdict"])
     edges = [PairFacts(**edge) for edge in report["edges"]]
     pictures = worst_pairs(matches, result.reconstructions, edges, image_folder)
     atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
@@ -72,14 +73,12 @@ def report_dict(
 ) -> dict:
     """The content of report.json."""
     pieces = result.pieces
-    edges = [pair_facts(matches, piece.reconstruction) for piece in pieces]
-    images = [image_facts(piece.reconstruction) for piece in pieces]
-    checks = run_checks(result, matches.images, images, edges)
+    images, edges, checks = _judged(matches, result)
     found = findings(checks)
     registered = sum(len(piece.reconstruction) for piece in pieces)
     return {
         "version": __version__,
-        "verdict": {"level": worst_level(checks), "text": verdict(checks, registered, len(matches.images))},
+        "verdict": asdict(_verdict(matches, result, checks)),
         "images": len(matches.images),
         "registered": registered,
         "image_folder": None if image_folder is None else str(image_folder),
@@ -102,6 +101,23 @@ def report_dict(
         "seed": options.seed,
         "settings": asdict(options),
     }
+
+
+def judge(matches: Matches, result: SolveResult) -> Verdict:
+    """What the report would say about a result."""
+    return _verdict(matches, result, _judged(matches, result)[2])
+
+
+def _judged(matches: Matches, result: SolveResult) -> tuple[list[list[ImageFacts]], list[list[PairFacts]], list[Check]]:
+    """Facts about the images and pairs of each piece, and the checks of all."""
+    edges = [pair_facts(matches, piece.reconstruction) for piece in result.pieces]
+    images = [image_facts(piece.reconstruction) for piece in result.pieces]
+    return images, edges, run_checks(result, matches.images, images, edges)
+
+
+def _verdict(matches: Matches, result: SolveResult, checks: list[Check]) -> Verdict:
+    registered = sum(len(piece.reconstruction) for piece in result.pieces)
+    return Verdict(level=worst_level(checks), text=verdict(checks, registered, len(matches.images)))
 
 
 def _component(index: int, piece: Piece, edges: list[PairFacts]) -> dict:
