@@ -3,9 +3,7 @@
 python examples/from_photos.py PHOTOS RESULT
 """
 
-import json
 import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -14,8 +12,7 @@ import proba
 
 def main(photos: str, result: str) -> None:
     found = proba.reconstruct(photos, out=result)
-    verdict = json.loads((Path(result) / "report.json").read_text())["verdict"]
-    print(verdict["text"])  # the reasons are in RESULT/report.html
+    print(found.verdict)  # the reasons are in RESULT/report.html
 
     rec = found.best  # the largest piece; found.reconstructions has all of them
     for camera in rec.cameras:
