@@ -27,7 +27,7 @@ from proba.io.atomic import atomic_path
 EVOLUTION_FILE = "evolution.npz"
 VERSION = 1
 ALIGNED_POINTS = 400
-"""So many points are enough to align a frame."""
+"""This number of points is enough to align a frame."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -179,7 +179,7 @@ def gentle_alignment(source: np.ndarray, target: np.ndarray, *, scale: float, st
 
 
 def save_evolutions(path: str | Path, evolutions: Sequence[Evolution]) -> None:
-    """Write one history a connected piece."""
+    """Write one history for each connected piece."""
     header = {"version": VERSION, "pieces": len(evolutions)}
     arrays = {"header": np.array(json.dumps(header))}
     for k, evolution in enumerate(evolutions):

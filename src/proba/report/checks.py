@@ -145,7 +145,8 @@ def _agreement(edges: list[PairFacts], where: str) -> Check:
         fact=f"{100 * share:.1f} % of the matches that two views can explain agree with the result{where}",
         wanted=f"above {100 * EXPLAINED[0]:.0f} %",
         level=_below(share, EXPLAINED),
-        advice="Look at the worst pairs; leave out blurred or foreign photos, or try another matcher or seed",
+        advice="Look at the worst pairs. Leave out blurred photos and photos of something else, or try another matcher "
+        "or seed",
     )
 
 
@@ -168,8 +169,8 @@ def _contradictions(piece: Piece, edges: list[PairFacts], where: str) -> Check:
         fact=f"{most} of {name_list(listed)} with others contradict the result{where}",
         wanted=wanted,
         level="distrust" if worst >= CONTRADICTING[1] else "check",
-        advice="Wrong poses, or false matches from repeated structure: look at these pairs, add photos in between, try "
-        "another seed or matcher, or leave these images out",
+        advice="The poses are wrong, or a repeated structure gives false matches. Look at these pairs. Add photos in "
+        "between, try another seed or matcher, or leave these images out",
         images=tuple(listed),
         reason=f"{most} with others contradict the result",
     )
@@ -305,8 +306,8 @@ def _focals(piece: Piece, where: str) -> Check:
         else focals + where,
         wanted="several images a camera",
         level="check" if lone else "good",
-        advice="Each focal length rests on few images; if one camera took them, pass --share all, or --focal init "
-        "where EXIF tells the focal length",
+        advice="Each focal length rests on few images. If one camera took them all, pass --share all. If EXIF tells "
+        "the focal length, pass --focal init",
     )
 
 
@@ -328,7 +329,7 @@ def _told_focals(piece: Piece, told_px: dict[str, float], where: str) -> list[Ch
             f"{example if bad else ''}{where}",
             wanted=f"within {100 * (MAX_EXIF_RATIO - 1):.0f} %",
             level="check" if bad else "good",
-            advice="If the photos were not cropped since, trust that: pass --focal fixed",
+            advice="If nobody cropped the photos, trust EXIF: pass --focal fixed",
             images=tuple(bad),
             reason="focal length far from what EXIF or the matches file tells",
         )

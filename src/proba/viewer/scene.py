@@ -206,7 +206,8 @@ class PieceScene:
         assert self.evolution is not None
         world = self.evolution.worlds[index]
         loss = f"loss {world.loss:.2f}" if world.loss is not None and np.isfinite(world.loss) else "no loss"
-        fate = "chosen" if world.chosen else f"left at {world.pruned_at}" if world.pruned_at else "kept"
+        dropped = f"dropped at iteration {world.pruned_at}" if world.pruned_at is not None else "followed to the end"
+        fate = "chosen" if world.chosen else dropped
         return f"{world.name} ({loss}, {fate})"
 
 

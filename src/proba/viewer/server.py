@@ -339,7 +339,7 @@ class _Show:
         self.edges = gui.add_checkbox("edges", True, hint="red: weight 0, green: 1")
         self.truth = gui.add_checkbox("true cameras", True, visible=any(p.truth is not None for p in self.pieces))
         with gui.add_folder("history") as self.folder:
-            self.world = gui.add_dropdown("hypothesis", ("-",))
+            self.world = gui.add_dropdown("search from", ("-",))
             self.time = gui.add_slider("time", 0, 1, 1, 1)
             self.play = gui.add_button("play")
             self.title = gui.add_markdown("")
