@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from proba._version import __version__
 
 if TYPE_CHECKING:
-    from proba.api import match, reconstruct, solve
+    from proba.api import match, reconstruct, refine_folder, solve
     from proba.cameras import CameraOptions
     from proba.errors import GeometryError, InputError, ProbaError
     from proba.export import ExportOptions
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from proba.solver import SolverOptions, StepSizes
 
 _MODULES = {
-    "proba.api": ("match", "reconstruct", "solve"),
+    "proba.api": ("match", "reconstruct", "refine_folder", "solve"),
     "proba.cameras": ("CameraOptions",),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
     "proba.export": ("ExportOptions",),
@@ -83,6 +83,7 @@ __all__ = [
     "load_reconstruction",
     "match",
     "reconstruct",
+    "refine_folder",
     "save_matches",
     "save_reconstruction",
     "save_view_graphs",

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from proba.errors import InputError
 from proba.io.colours import colour_points
 from proba.io.matches_h5 import load_matches
+from proba.io.solver_folder import SolverFolder, open_solver_folder
 from proba.io.video import FRAMES, check_photo_source, photos_of
 from proba.kernels import evaluator
 from proba.matches import Matches
 from proba.matching import MatchOptions, MatchSummary, check_match_options, match_folder
 from proba.matching.folder import Observer as MatchObserver
-from proba.pipeline import Observer, SolveOptions, SolveResult, Together, solve_matches
+from proba.pipeline import Observer, SolveOptions, SolveResult, Together, refine_solved, solve_matches
+from proba.refine import RefineOptions
 from proba.report import judge, prepare_output, write_results
 from proba.report.matching import matching_facts
 from proba.threads import set_threads
@@ -139,17 +144,92 @@ def _solve(
         matches_file=None if isinstance(matches, Matches) else Path(matches).absolute(),
     )
     result.seconds = {**seconds_before, **result.seconds}
+    file = None if isinstance(matches, Matches) else Path(matches)
+    _write(result, folder, data, options, photos, file, watch)
+    if folder is not None and not result.interrupted:  # a finished run needs no checkpoints
+        shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    return result
+
+
+def refine_folder(
+    folder: str | Path,
+    *,
+    out: str | Path | None = None,
+    images: str | Path | None = None,
+    matches: str | Path | None = None,
+    options: RefineOptions | None = None,
+    threads: int | None = None,
+    observer: Observer | None = None,
+) -> SolveResult:
+    """The refinement alone, from what the solver left in a result folder. Prints nothing.
+
+    With the same settings and threads the result is that of the run that solved, bit for bit.
+
+    Args:
+        folder: Result folder of `proba run` or `proba solve`.
+        out: Folder for the model and the reports; None: `folder` itself.
+        images: Folder of the photos; None: where they were.
+        matches: The file of the matches that were solved; None: the one in `folder`, or where it was.
+        options: Settings of the refinement. What else was set is kept.
+        threads: Processor threads; None: all.
+        observer: Is told which stage runs.
+    """
+    set_threads(threads)
+    source, target = Path(folder), Path(folder if out is None else out)
+    kept = open_solver_folder(source)
+    photos = _kept_photos(kept, None if images is None else Path(images))
+    file = _kept_matches(kept, source, None if matches is None else Path(matches))
+    data = load_matches(file, images=photos)
+    prepare_output(target)
+    watch = Together(observer)
+    result, settings = refine_solved(kept, data, options, images=photos, observer=watch)
+    _write(result, target, data, settings, photos, file, watch)
+    return result
+
+
+def _kept_photos(kept: SolverFolder, given: Path | None) -> Path | None:
+    """The photos of a solve before, as an absolute path."""
+    if given is not None:
+        return given.absolute()
+    if kept.images is None:
+        return None
+    if not Path(kept.images).is_dir():
+        warnings.warn(f"the photos are no longer in {kept.images}; give their folder with --images", stacklevel=2)
+        return None
+    return Path(kept.images)
+
+
+def _kept_matches(kept: SolverFolder, folder: Path, given: Path | None) -> Path:
+    """The file of the matches of a solve before."""
+    if given is not None:
+        return given
+    candidates = [folder / "matches.h5", *([] if kept.matches is None else [Path(kept.matches)])]
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is None:
+        raise InputError(f"the matches that were solved are not in {candidates[-1]}; give their file with --matches")
+    return found
+
+
+def _write(
+    result: SolveResult,
+    folder: Path | None,
+    data: Matches,
+    options: SolveOptions,
+    photos: Path | None,
+    matches: Path | None,
+    watch: Together,
+) -> None:
+    """Colour the points, and write what a folder of results holds."""
     watch.stage("writing")
     if photos is not None:
         for reconstruction in result.reconstructions:
             colour_points(reconstruction, photos)
     if folder is not None:
-        matching = None if isinstance(matches, Matches) else matching_facts(Path(matches))
+        matching = None if matches is None else matching_facts(matches)
         write_results(folder, data, result, options, image_folder=photos, matching=matching)
         watch.written(folder)
     else:
         result.verdict = judge(data, result)
-    return result
 
 
 def _check_inputs(images: str | Path, match: MatchOptions, options: SolveOptions | None = None) -> None:

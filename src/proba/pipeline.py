@@ -12,7 +12,7 @@ from proba.cameras import CameraOptions, check_known_focals, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.io.images import load_grey
-from proba.io.solver_folder import SOLVER_FOLDER, SolverFolder, hash_of, open_solver_folder
+from proba.io.solver_folder import SOLVER_FOLDER, SolverFolder, hash_of
 from proba.matches import Matches
 from proba.memory import peak_rss_mb
 from proba.reconstruction import Reconstruction
@@ -176,7 +176,7 @@ def solve_matches(
 
     Ctrl-C ends the first-order solve early and refines what is there. With `checkpoints` (a folder) a run that was
     interrupted or killed can be resumed to the same bits. With `images`, the folder of the photos, coarse matches are
-    refined on their pixels. With `keep`, a result folder, what the solver leaves stays there, for `refine_folder`;
+    refined on their pixels. With `keep`, a result folder, what the solver leaves stays there, for `refine_solved`;
     `matches_file` is where that will look for the matches.
     """
     options = options or SolveOptions()
@@ -218,22 +218,21 @@ def solve_matches(
     return _refine_pieces(matches, sources, options, watch, images, unmatched, seconds)
 
 
-def refine_folder(
-    folder: Path,
+def refine_solved(
+    kept: SolverFolder,
     matches: Matches,
     options: RefineOptions | None = None,
     *,
     images: Path | None = None,
     observer: Observer | None = None,
 ) -> tuple[SolveResult, SolveOptions]:
-    """The refinement alone, from what the solver left in a result folder; also all settings, with these `options`.
+    """The refinement alone, from what the solver left in a folder; also all settings, with these `options`.
 
     The same options give the same bits as the run that solved. Where no two worlds agree with them but did before, the
     solver is not started again.
     """
-    kept = open_solver_folder(folder)
     if hash_of(matches) != kept.matches_hash:
-        raise InputError(f"these are not the matches that were solved in {folder}; give those with --matches")
+        raise InputError(f"these are not the matches that {kept.path} was made from; give those with --matches")
     others = {name: values for name, values in kept.settings.items() if name != "refine"}
     settings = replace(settings_from(SolveOptions, others), refine=options or RefineOptions())
     runs = {index: run for index in range(kept.pieces) if (run := kept.load(index)) is not None}

@@ -11,7 +11,7 @@ import pytest
 from proba.errors import InputError
 from proba.io.solver_folder import open_solver_folder
 from proba.matches import Matches
-from proba.pipeline import SolveOptions, refine_folder, solve_matches
+from proba.pipeline import SolveOptions, refine_solved, solve_matches
 from proba.reconstruction import Reconstruction
 from proba.refine import CameraModelOptions, GrowOptions, RefineOptions, TrackOptions, WorldOptions
 from proba.solver import SolverOptions
@@ -43,7 +43,7 @@ def test_the_refinement_alone_gives_the_same_bits(tmp_path: Path, matches: Match
     options = replace(FAST, worlds=WorldOptions(good_share=1.1, most=1)) if never_sure else FAST
     settings = SolveOptions(solver=SolverOptions(iterations=100), refine=options)
     whole = solve_matches(matches, settings, keep=tmp_path)
-    alone, restored = refine_folder(tmp_path, matches, options)
+    alone, restored = refine_solved(open_solver_folder(tmp_path), matches, options)
     assert restored == settings
     assert_same(whole.best, alone.best)
     assert alone.pieces[0].hypotheses == whole.pieces[0].hypotheses
@@ -54,9 +54,9 @@ def test_the_refinement_alone_gives_the_same_bits(tmp_path: Path, matches: Match
 def test_stages_can_be_left_out_one_by_one_or_all(tmp_path: Path, matches: Matches) -> None:
     solve_matches(matches, SolveOptions(solver=SolverOptions(iterations=100), refine=FAST, longer=1), keep=tmp_path)
     no_model = CameraModelOptions(principal_point="centre", distortion="none")
-    plain, _ = refine_folder(tmp_path, matches, replace(FAST, camera_model=no_model))
+    plain, _ = refine_solved(open_solver_folder(tmp_path), matches, replace(FAST, camera_model=no_model))
     assert plain.best.cameras[0].model == "SIMPLE_PINHOLE"
-    bare, settings = refine_folder(tmp_path, matches, replace(FAST, enabled=False))
+    bare, settings = refine_solved(open_solver_folder(tmp_path), matches, replace(FAST, enabled=False))
     assert not settings.refine.enabled
     run = open_solver_folder(tmp_path).load(0)
     assert run is not None
@@ -72,7 +72,7 @@ def test_stages_can_be_left_out_one_by_one_or_all(tmp_path: Path, matches: Match
 def test_other_matches_are_refused(tmp_path: Path, scene: Scene, matches: Matches) -> None:
     solve_matches(matches, SolveOptions(solver=SolverOptions(iterations=20), refine=FAST, longer=1), keep=tmp_path)
     with pytest.raises(InputError, match="not the matches"):
-        refine_folder(tmp_path, scene_matches(scene, grid=20, seed=1), FAST)
+        refine_solved(open_solver_folder(tmp_path), scene_matches(scene, grid=20, seed=1), FAST)
 
 
 @pytest.mark.parametrize("hypotheses", ["portfolio", "cold"])

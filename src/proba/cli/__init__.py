@@ -24,6 +24,7 @@ COMMANDS = {
     "match": "match",
     "graph": "graph",
     "solve": "solve",
+    "refine": "refine",
     "import": "import_",
     "eval": "evaluate",
     "export": "export",

@@ -104,7 +104,7 @@ def open_solver_folder(result: Path) -> SolverFolder:
 
 def hash_of(matches: Matches) -> str:
     """Tells matches of one set from those of another."""
-    digest = hashlib.sha256(json.dumps([[info.name, info.width, info.height] for info in matches.images]).encode())
+    digest = hashlib.sha256(json.dumps([asdict(info) for info in matches.images]).encode())
     for (i, j), pair in sorted(matches.pairs.items()):
         digest.update(np.array([i, j], np.int64).tobytes())
         for values in pair:

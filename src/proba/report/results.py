@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -59,8 +58,6 @@ def write_results(
     atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
     small = thumbnails(result.reconstructions, image_folder)
     atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures, small))
-    if not result.interrupted:
-        shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 
 def report_dict(
