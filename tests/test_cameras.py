@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from proba.cameras import CameraOptions, check_known_focals, make_setup
+from proba.cameras import CameraOptions, check_known_focals, focal_notes, make_setup
 from proba.errors import InputError
 from proba.matches import ImageInfo
 
@@ -73,8 +73,20 @@ def test_only_cameras_without_a_name_are_alike_by_size_alone():
 
 def test_a_prior_needs_a_known_focal():
     check_known_focals(alike(None, None), CameraOptions())
-    check_known_focals(alike(None, 900), CameraOptions(focal="fixed"))
-    with pytest.raises(InputError, match="--focal init needs a known focal length"):
+    check_known_focals(alike(800, 900), CameraOptions(focal="fixed"))
+    with pytest.raises(InputError, match="--focal init needs known focal lengths"):
         check_known_focals(alike(None, None), CameraOptions(focal="init"))
     with pytest.raises(ValueError, match="positive"):
         CameraOptions(focal_prior_sigma=0.0)
+
+
+def test_unknown_focals_are_named():
+    images, options = alike(900, None, None), CameraOptions(focal="fixed")
+    with pytest.warns(UserWarning, match=r"focal length of 1\.jpg, 2\.jpg is not known"):
+        check_known_focals(images, options)
+    (note,) = focal_notes(images, make_setup(images, options), options)
+    assert note.kind == "focal not known" and note.images == ("1.jpg", "2.jpg")
+    shared = CameraOptions(focal="fixed", share="all")
+    check_known_focals(images, shared)
+    assert focal_notes(images, make_setup(images, shared), shared) == []
+    assert focal_notes(images, make_setup(images), CameraOptions()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -11,9 +12,12 @@ import numpy as np
 
 from proba.errors import InputError
 from proba.matches import ImageInfo
+from proba.reconstruction import Note
 
 Share = Literal["camera", "folder", "all", "none"]
 Focal = Literal["free", "init", "fixed"]
+LISTED = 8
+"""More names than this in one sentence nobody reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +107,34 @@ def _group(images: Sequence[ImageInfo], options: CameraOptions) -> np.ndarray:
 
 
 def check_known_focals(images: Sequence[ImageInfo], options: CameraOptions) -> None:
-    """Refuse to hold or to start from focal lengths where none is known."""
-    if options.focal != "free" and not any(image.focal_px for image in images):
+    """Refuse to use known focal lengths where there are none; warn of images that have none."""
+    if options.focal == "free":
+        return
+    unknown = unknown_focals(images, make_setup(images, options))
+    if len(unknown) == len(images):
         raise InputError(
-            f"--focal {options.focal} needs a known focal length, but neither EXIF nor the matches file tells one of "
-            "any image; leave it out, and the focal lengths are estimated"
+            f"--focal {options.focal} needs known focal lengths, but neither EXIF nor the matches file tells one. "
+            "Leave it out: focal lengths are estimated then."
         )
+    if unknown:
+        warnings.warn(f"{_not_known(unknown)}; it is estimated in spite of --focal {options.focal}", stacklevel=3)
+
+
+def unknown_focals(images: Sequence[ImageInfo], setup: CameraSetup) -> list[str]:
+    """Names of the images of cameras whose focal length is not known."""
+    known = setup.known[setup.camera_of_image]  # [N]
+    return [image.name for image, told in zip(images, known.tolist(), strict=True) if not told]
+
+
+def focal_notes(images: Sequence[ImageInfo], setup: CameraSetup, options: CameraOptions) -> list[Note]:
+    """What the report says of images whose focal length should be known and is not."""
+    unknown = [] if options.focal == "free" else unknown_focals(images, setup)
+    if not unknown:
+        return []
+    advice = f"it is estimated in spite of --focal {options.focal}; give it in the matches file if you know it"
+    return [Note(kind="focal not known", text=_not_known(unknown), advice=advice, images=tuple(unknown))]
+
+
+def _not_known(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+    return f"the focal length of {listed} is not known beforehand"

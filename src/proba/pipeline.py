@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, get_type_hints
 
-from proba.cameras import CameraOptions, check_known_focals, make_setup
+from proba.cameras import CameraOptions, check_known_focals, focal_notes, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import GraphOptions, ViewGraph, build_view_graphs
 from proba.io.images import load_grey
@@ -372,7 +372,7 @@ def _refine_piece(
     runs = [source.first()]
     watch.stage("refining")
     begin, longer = time.perf_counter(), 0.0
-    refinement = Refinement(matches, source.graph, _refine_options(options), watch.stage)
+    refinement = Refinement(matches, source.graph, _refine_options(options), watch.stage, seed=options.seed)
     choice = refinement.polish(runs[0].solutions)
     if not choice.settled and not runs[0].interrupted:
         start = time.perf_counter()
@@ -383,6 +383,8 @@ def _refine_piece(
             watch.stage("refining")
             choice = refinement.polish(more.solutions, choice)
     result = refinement.finish(choice, _photos(images, options.refine.pixels.max_side_px))
+    infos = [matches.images[k] for k in source.graph.images]
+    result.reconstruction.notes += focal_notes(infos, runs[0].solutions[0].cameras, options.cameras)
     run = runs[result.chosen.attempt]
     piece = Piece(
         reconstruction=result.reconstruction,
@@ -399,15 +401,10 @@ def _refine_piece(
 
 
 def _refine_options(options: SolveOptions) -> RefineOptions:
-    """Those of the refinement, with what the whole run has in common.
-
-    In the strict regime nothing but the solver's worlds and their refinement may place a camera.
-    """
-    known = options.cameras
-    shared = replace(options.refine, focal=known.focal, share=known.share, seed=options.seed)
+    """In the strict regime nothing but the solver's worlds and their refinement may place a camera."""
     if options.solver.hypotheses != "cold":
-        return shared
-    return replace(shared, growing=replace(shared.growing, enabled=False))
+        return options.refine
+    return replace(options.refine, growing=replace(options.refine.growing, enabled=False))
 
 
 def _photos(folder: Path | None, max_side_px: int) -> Photos | None:

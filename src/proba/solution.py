@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proba.cameras import CameraSetup
 from proba.graph import ViewGraph
 
 
@@ -22,7 +23,8 @@ class Solution:
     epipolar_share: float
     """Share of matches within 3 px of the epipolar geometry and in front of both cameras."""
     cam_from_world: np.ndarray  # [N, 4, 4] float64
-    camera_of_image: np.ndarray  # [N] int, index of the shared intrinsics
+    cameras: CameraSetup
+    """What was known beforehand; the same for all hypotheses."""
     focal_px: np.ndarray  # [N, 2] float64, fx and fy in original pixels
     log_depth: np.ndarray  # [N, m, m] float32, cell (row, col) centred at ((col + .5) W / m, (row + .5) H / m)
     log_variance: np.ndarray  # [N, m, m] float32

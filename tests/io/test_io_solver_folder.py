@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proba.cameras import CameraSetup
 from proba.errors import InputError
 from proba.graph import ViewGraph, build_view_graphs
 from proba.io.solver_folder import SOLVER_FOLDER, SolverFolder, hash_of, open_solver_folder
@@ -21,6 +22,14 @@ def matches() -> Matches:
     return scene_matches(make_scene("object", n_images=4, seed=0), grid=8, seed=0)
 
 
+CAMERAS = CameraSetup(
+    camera_of_image=np.array([0, 0, 1, 0]),
+    known_focal_px=np.array([np.nan, 900.0]),
+    focal_sigma=0.1,
+    by_size_alone=np.array([True, True, False, True]),
+)
+
+
 def some_run(matches: Matches, seed: int = 0) -> SolverRun:
     rng, graph = np.random.default_rng(seed), build_view_graphs(matches)[0][0]
     n = graph.n_images
@@ -31,7 +40,7 @@ def some_run(matches: Matches, seed: int = 0) -> SolverRun:
             loss=float(rng.normal()),
             epipolar_share=float(rng.random()),
             cam_from_world=rng.normal(size=(n, 4, 4)),
-            camera_of_image=np.array([0, 0, 1, 0]),
+            cameras=CAMERAS,
             focal_px=rng.normal(size=(n, 2)),
             log_depth=rng.normal(size=(n, 8, 8)).astype(np.float32),
             log_variance=rng.normal(size=(n, 8, 8)).astype(np.float32),
@@ -58,10 +67,12 @@ def started(path: Path, matches: Matches, settings: dict | None = None) -> Solve
 def assert_same(a: object, b: object) -> None:
     for field in fields(a):  # type: ignore[arg-type]
         mine, other = getattr(a, field.name), getattr(b, field.name)
-        if isinstance(mine, ViewGraph):
+        if isinstance(mine, (ViewGraph, CameraSetup)):
             assert_same(mine, other)
         elif isinstance(mine, np.ndarray):
-            assert mine.dtype == other.dtype and np.array_equal(mine, other), field.name
+            assert mine.dtype == other.dtype and np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f"), (
+                field.name
+            )
         else:
             assert mine == other, field.name
 

@@ -1,11 +1,13 @@
 """Synthetic scenes end to end, with the field of view never told."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from proba.errors import GeometryError
+from proba.cameras import CameraOptions
+from proba.errors import GeometryError, InputError
 from proba.evaluation import evaluate
 from proba.matches import ImageInfo, Matches
 from proba.pipeline import Observer, SolveOptions, solve_matches
@@ -72,3 +74,30 @@ def test_a_camera_that_stands_still():
         matches.add(i, j, points, points, np.ones(len(points)))
     with pytest.raises(GeometryError, match="the camera hardly moved"):
         solve_matches(matches)
+
+
+@pytest.mark.parametrize("focal", ["fixed", "init"])
+def test_known_focals_count_where_others_are_not_known(focal):
+    scene = make_scene("object", n_images=8, seed=0, fov_deg=50.0)
+    true = float(scene.intrinsics[0, 0])
+    matches = scene_matches(scene, grid=24, outliers=0.1, seed=0)
+    told = {0: 1.02 * true, 1: 1.02 * true, 2: 1.02 * true}
+    matches.images[:] = [
+        replace(info, camera_key="", focal_px=told.get(k)) for k, info in enumerate(matches.images)
+    ]  # of the others nobody knows the camera
+    options = SolveOptions(cameras=CameraOptions(focal=focal, focal_prior_sigma=1e-4))
+    with pytest.warns(UserWarning, match=r"003\.png, 004\.png"):
+        rec = solve_matches(matches, options).best
+    known, free = (rec.camera(f"{k:03}.png") for k in (0, 5))
+    assert len(rec.cameras) == 2
+    assert known.focal_px[0] == pytest.approx(told[0], rel=1e-3)
+    assert (known.focal_std_px == 0) == (focal == "fixed") and known.focal_std_px < 1e-3 * true
+    assert free.focal_std_px > 0 and free.focal_px[0] == pytest.approx(true, rel=0.03)
+    (note,) = [note for note in rec.notes if note.kind == "focal not known"]
+    assert set(note.images) == {f"{k:03}.png" for k in range(3, 8)}
+
+
+def test_no_known_focal_at_all_is_refused():
+    matches = scene_matches(make_scene("object", n_images=3, seed=0), grid=8)
+    with pytest.raises(InputError, match="--focal fixed needs known focal lengths"):
+        solve_matches(matches, SolveOptions(cameras=CameraOptions(focal="fixed")))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from proba.graph import build_view_graphs
+from proba.cameras import CameraOptions, CameraSetup, make_setup
+from proba.graph import ViewGraph, build_view_graphs
 from proba.matches import Matches
 from proba.refine.bundle import Bundle, bundle_from_solution, unit_px, unit_tracks
 from proba.refine.tracks import build_tracks
@@ -41,12 +44,19 @@ def perturbed_solution(
         loss=0.0,
         epipolar_share=1.0,
         cam_from_world=poses,
-        camera_of_image=np.zeros(n, int) if shared else np.arange(n),
+        cameras=plain_cameras(matches, graph, share="all" if shared else "none"),
         focal_px=scene.intrinsics[graph.images][:, [0, 0]] * focal_factor * spread_focal,
         log_depth=(np.log(depth) + rng.normal(0, depth_noise, depth.shape)).astype(np.float32),
         log_variance=np.zeros((n, MAP_SIDE, MAP_SIDE), np.float32),
         edge_weight=np.ones(graph.n_edges, np.float32),
     )
+
+
+def plain_cameras(matches: Matches, graph: ViewGraph, **options) -> CameraSetup:
+    """Nothing known but which images share a camera; those that do not name theirs share it by size alone."""
+    infos = [matches.images[k] for k in graph.images]
+    nameless = np.array([not info.camera_key for info in infos])
+    return replace(make_setup(infos, CameraOptions(**options)), by_size_alone=nameless)
 
 
 def exact_bundle(scene: Scene, matches: Matches) -> Bundle:

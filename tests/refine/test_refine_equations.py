@@ -58,6 +58,7 @@ def small(bundle: Bundle) -> Bundle:
         camera_size=np.repeat(placed.camera_size, 2, axis=0),
         intrinsics=np.add(np.repeat(placed.intrinsics, 2, axis=0), [[0, 0, 0, 0, -0.05, 0.02], [9, 9, 2, 1, 0.03, 0]]),
         camera_model=["RADIAL", "RADIAL"],
+        known_focal=np.full(2, np.nan),
     )
 
 

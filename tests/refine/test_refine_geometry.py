@@ -133,14 +133,13 @@ def test_an_image_with_its_own_camera_is_placed_with_another_focal_length(room, 
     intrinsics = start.intrinsics.copy()
     intrinsics[3, [FX, FY]] *= 3.0
     spoilt, others = replace(start, intrinsics=intrinsics), np.arange(start.n_images) != 3
-    held, free = (
-        place_by_points(spoilt, others, 3, OPTIONS.placement, any_focal=any_focal) for any_focal in (False, True)
-    )
+    known = replace(spoilt, known_focal=intrinsics[:, FX])
+    held, free = (place_by_points(world, others, 3, OPTIONS.placement) for world in (known, spoilt))
     assert held is not None and free is not None
     assert held.focal == intrinsics[3, FX] and free.inliers > 1.5 * held.inliers
     assert 0.7 < free.focal / start.intrinsics[3, FX] < 1.4  # the nearest of a few
     common = replace(spoilt, camera_of_image=np.zeros(start.n_images, int))
-    again = place_by_points(common, others, 3, OPTIONS.placement, any_focal=True)
+    again = place_by_points(common, others, 3, OPTIONS.placement)
     assert again is not None and again.focal == intrinsics[0, FX]  # the others know it
 
 
@@ -157,7 +156,8 @@ def test_an_image_whose_focal_length_ran_away_is_placed_anew(room, room_matches)
     assert explained(back.bundle, pairs) > explained(away, pairs) + 0.02
     assert back.anew[3] and not back.left.any()
     assert abs(back.bundle.intrinsics[3, FX] / start.intrinsics[3, FX] - 1) < 0.02
-    held = rescue(away, pairs, Freedom(focal=False), TWICE)
+    known = replace(away, known_focal=away.intrinsics[:, FX], focal_sigma=0.0)
+    held = rescue(known, pairs, Freedom(), TWICE)
     assert held.bundle.intrinsics[3, FX] == away.intrinsics[3, FX]
 
 

@@ -120,7 +120,7 @@ def test_a_prior_holds_the_principal_point(rough) -> None:
     for precision in (0.0, 30.0, 1e9):
         prior[:, 2:4] = precision
         moved = adjusted(replace(rough, prior=prior.copy()))
-        apart.append(np.linalg.norm((moved.intrinsics - moved.centred)[0, 2:4]))
+        apart.append(np.linalg.norm((moved.intrinsics - moved.expected)[0, 2:4]))
     assert apart[0] > 2 * apart[1] > 100 * apart[2]
     assert apart[2] < 0.01
 
@@ -161,6 +161,7 @@ def test_photos_of_many_cameras_get_a_wider_loss(rough) -> None:
         intrinsics=np.repeat(shared.intrinsics, n, axis=0),
         camera_model=shared.camera_model * n,
         prior=np.repeat(shared.prior, n, axis=0),
+        known_focal=np.repeat(shared.known_focal, n),
     )
     assert noise_px(own) == pytest.approx(noise_px(shared)) and noise_px(own) < 0.2
     assert noise_round(own, ADJUST).loss_px > 2 * noise_round(shared, ADJUST).loss_px

@@ -9,6 +9,7 @@ import pycolmap
 import pytest
 from perturbed_world import disturb_poses, relative_errors_deg
 
+from proba.cameras import make_setup
 from proba.graph import build_view_graphs
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.matches import ImageInfo, Matches
@@ -63,7 +64,7 @@ def test_surveyed_cameras_come_back(data_root: Path, tmp_path: Path) -> None:
         loss=0.0,
         epipolar_share=1.0,
         cam_from_world=poses,
-        camera_of_image=np.zeros(n, int),
+        cameras=make_setup([matches.images[k] for k in graph.images]),
         focal_px=np.full((n, 2), truth.intrinsics[0, 0] * 1.15),
         log_depth=np.full((n, 1, 1), typical, np.float32),
         log_variance=np.zeros((n, 1, 1), np.float32),

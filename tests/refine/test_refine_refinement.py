@@ -22,6 +22,7 @@ from proba.refine import (
 )
 from proba.refine.adjust import Freedom, adjust
 from proba.refine.camera_model import select_camera_model
+from proba.solution import Solution
 from proba.synthetic import make_scene, scene_matches
 
 MODEL = CameraModelOptions(few_images=8)
@@ -137,12 +138,50 @@ def test_good_first_world_ends_the_search(room, room_matches) -> None:
     assert len(result.worlds) == 1
 
 
+def with_known(solution: Solution, factor: float = 1.0, sigma: float = 0.0) -> Solution:
+    """The solution with its focal lengths, times a factor, known beforehand; held by default."""
+    cameras = solution.cameras
+    known_px = np.empty(cameras.n_cameras)
+    known_px[cameras.camera_of_image] = factor * solution.focal_px[:, 0]
+    return replace(solution, cameras=replace(cameras, known_focal_px=known_px, focal_sigma=sigma))
+
+
 def test_fixed_focal_stays(room, room_matches) -> None:
     solution = perturbed_solution(room, room_matches, focal_factor=1.0)
-    result = refine(room_matches, [solution], replace(FAST, focal="fixed"))
+    result = refine(room_matches, [with_known(solution)], FAST)
     camera = result.reconstruction.cameras[0]
     assert camera.focal_px[0] == pytest.approx(room.intrinsics[0, 0], rel=1e-9)
     assert camera.focal_std_px == 0.0
+
+
+def test_known_focals_are_held_and_the_others_are_found(room, room_matches) -> None:
+    solution = perturbed_solution(room, room_matches, focal_factor=1.0, shared=False)
+    solution.focal_px[1:] *= 1.1
+    known_px = np.full(room.n_images, np.nan)
+    known_px[0] = solution.focal_px[0, 0] = 0.97 * room.intrinsics[0, 0]
+    solution.cameras = replace(solution.cameras, known_focal_px=known_px, focal_sigma=0.0)
+    cameras = refine(room_matches, [solution], FAST).reconstruction.cameras
+    assert cameras[0].focal_px[0] == pytest.approx(known_px[0], rel=1e-9) and cameras[0].focal_std_px == 0
+    others = np.array([camera.focal_px[0] for camera in cameras[1:]])
+    assert np.abs(others / room.intrinsics[0, 0] - 1).max() < 0.05
+    assert all(camera.focal_std_px > 0 for camera in cameras[1:])
+
+
+def test_a_known_focal_is_a_prior_as_strong_as_it_says(room, room_matches) -> None:
+    """Between the two the result lies where precisions say, and so does its standard deviation."""
+    solution = perturbed_solution(room, room_matches, focal_factor=1.0)
+
+    def focal(told: Solution) -> tuple[float, float]:
+        camera = refine(room_matches, [told], FAST).reconstruction.cameras[0]
+        return float(camera.focal_px[0]), camera.focal_std_px
+
+    free_px, free_std = focal(solution)
+    told_px = free_px + 2 * free_std
+    for sigma_px in (0.2 * free_std, free_std, 5 * free_std):
+        px, std = focal(with_known(solution, told_px / solution.focal_px[0, 0], sigma_px / told_px))
+        weight = free_std**2 / (free_std**2 + sigma_px**2)
+        assert (px - free_px) / (told_px - free_px) == pytest.approx(weight, abs=0.2)
+        assert std == pytest.approx(free_std * sigma_px / np.hypot(free_std, sigma_px), rel=0.3)
 
 
 def test_own_camera_for_each_image(room, room_matches) -> None:
@@ -292,7 +331,7 @@ def test_two_images_are_enough(room, room_matches) -> None:
     matches = Matches(images=room_matches.images)
     matches.add(3, 4, pair.points_i, pair.points_j)
     solution = perturbed_solution(room, matches, rotation_deg=1, focal_factor=1.0)
-    result = refine(matches, [solution], replace(FAST, focal="fixed"))
+    result = refine(matches, [with_known(solution)], FAST)
     rec = result.reconstruction
     assert rec.image_names == room.image_names[3:5]
     rotation, translation = relative_errors_deg(rec.cam_from_world, room.cam_from_world[3:5])
@@ -305,7 +344,9 @@ def test_two_images_are_enough(room, room_matches) -> None:
 def test_poor_cameras_keep_the_plain_model_beside_rich_ones(room, precise) -> None:
     matches = shifted(precise, (12.0, -8.0))
     solution = perturbed_solution(room, matches)
-    solution.camera_of_image[0] = 1  # the first image has a camera of its own
+    others = np.minimum(np.arange(room.n_images), 1)  # the first image has a camera of its own
+    nothing = np.full(2, np.nan)
+    solution.cameras = replace(solution.cameras, camera_of_image=1 - others, known_focal_px=nothing)
     cameras = refine(matches, [solution], FAST).reconstruction.cameras
     centre = np.array([room.width, room.height]) / 2
     assert np.linalg.norm(cameras[0].principal_point_px - centre) > 3
@@ -346,7 +387,8 @@ def test_two_cameras_of_one_size_are_told_apart() -> None:
     forced = refine(matches, [solution], replace(FAST, camera_model=replace(MODEL, distortion="simple"))).reconstruction
     assert {camera.model for camera in forced.cameras} == {"SIMPLE_RADIAL"}
     # Who says that they share a camera is taken at his word.
-    assert len(refine(matches, [solution], replace(FAST, share="all")).reconstruction.cameras) == 1
+    certain = replace(solution, cameras=replace(solution.cameras, by_size_alone=np.zeros(8, bool)))
+    assert len(refine(matches, [certain], FAST).reconstruction.cameras) == 1
 
 
 def test_one_camera_with_a_shifted_principal_point_stays_one() -> None:

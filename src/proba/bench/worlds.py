@@ -6,7 +6,7 @@ For those who work on the solver. No world is pruned, so that the ones that woul
 from __future__ import annotations
 
 import json as json_module
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -90,7 +90,7 @@ def judge_worlds(
     worlds = []
     for solution in solver.solutions():
         try:
-            result = refine(matches, [solution], replace(options.refine, seed=seed))
+            result = refine(matches, [solution], options.refine, seed=seed)
             scores, share = evaluate([result.reconstruction], truth, cloud=False), result.chosen.share
         except GeometryError:
             scores, share = {}, None

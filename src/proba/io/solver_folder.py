@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from proba.cameras import CameraSetup
 from proba.errors import InputError
 from proba.graph import ViewGraph
 from proba.io.atomic import atomic_path, atomic_write_text
@@ -21,6 +22,7 @@ SOLVER_FOLDER = "solver"
 """Name of the folder within a result folder."""
 _RUN = "run.json"
 _ARRAYS = ("cam_from_world", "focal_px", "log_depth", "log_variance", "edge_weight")
+_CAMERAS = ("camera_of_image", "known_focal_px", "by_size_alone")
 _GRAPH = ("images", "parent", "edges", "is_tree", "similarity", "initial_weight")
 
 
@@ -59,6 +61,7 @@ class SolverFolder:
         header = {
             "key": self.key,
             "root": int(graph.root),
+            "focal_sigma": first.cameras.focal_sigma,
             "iterations": run.iterations,
             "interrupted": run.interrupted,
             "seconds": run.seconds,
@@ -69,7 +72,7 @@ class SolverFolder:
             ],
         }
         arrays = {f"graph_{name}": getattr(graph, name) for name in _GRAPH}
-        arrays["camera_of_image"] = first.camera_of_image
+        arrays |= {f"cameras_{name}": getattr(first.cameras, name) for name in _CAMERAS}
         arrays |= {name: np.stack([getattr(world, name) for world in run.solutions]) for name in _ARRAYS}
         with atomic_path(self._file(piece, attempt)) as temporary, open(temporary, "wb") as file:
             np.savez(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
@@ -114,13 +117,15 @@ def hash_of(matches: Matches) -> str:
 
 def _run(header: dict, arrays: dict[str, np.ndarray]) -> SolverRun:
     graph = ViewGraph(root=header["root"], **{name: arrays[f"graph_{name}"] for name in _GRAPH})
+    known = {name: arrays[f"cameras_{name}"] for name in _CAMERAS}
+    cameras = CameraSetup(focal_sigma=header["focal_sigma"], **known)
     solutions = [
         Solution(
             graph=graph,
             name=world["name"],
             loss=world["loss"],
             epipolar_share=world["epipolar_share"],
-            camera_of_image=arrays["camera_of_image"],
+            cameras=cameras,
             **{name: arrays[name][k] for name in _ARRAYS},
         )
         for k, world in enumerate(header["solutions"])

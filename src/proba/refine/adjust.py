@@ -44,6 +44,7 @@ class Freedom:
     """Which intrinsics the adjustment may change."""
 
     focal: bool = True
+    """Where they are not held: those are not free in any case."""
     principal_point: bool = False
     distortion: bool = False
 
@@ -56,6 +57,7 @@ class Freedom:
         for camera, model in enumerate(bundle.camera_model):
             columns = list(MODEL_PARAMETERS[model])
             free[camera, columns] = allowed[columns]
+        free[bundle.held, FX] = free[bundle.held, FY] = False
         if rich is not None:
             free[~rich, CX:] = False
         return free

@@ -35,7 +35,10 @@ class Bundle:
     intrinsics: np.ndarray  # [C, 6] float64: fx, fy, cx, cy, k1, k2
     camera_model: list[str]
     """COLMAP's model name of each camera; the parameters a model lacks stay at the centre, or zero."""
-    prior: np.ndarray  # [C, 6] float64, precisions 1/sigma^2 of a prior at `centred`, zero for none
+    prior: np.ndarray  # [C, 6] float64, precisions 1/sigma^2 of a prior at `expected`, zero for none
+    known_focal: np.ndarray  # [C] float64, known beforehand; NaN: not known
+    focal_sigma: float
+    """Standard deviation of the known focal lengths, as a share of them; 0: they are held."""
     xyz: np.ndarray  # [T, 3] float64
     alive: np.ndarray  # [K] bool, observations that agree with the rest
 
@@ -58,10 +61,26 @@ class Bundle:
         return -np.einsum("nji,nj->ni", rotation, translation)
 
     @property
-    def centred(self) -> np.ndarray:  # [C, 6]
-        """The intrinsics with the principal point in the centre and without distortion."""
+    def known(self) -> np.ndarray:  # [C] bool
+        """Cameras whose focal length is known beforehand."""
+        return np.isfinite(self.known_focal)
+
+    @property
+    def held(self) -> np.ndarray:  # [C] bool
+        """Cameras whose focal length does not change."""
+        return self.known & (self.focal_sigma == 0)
+
+    @property
+    def focal_prior_sigma(self) -> np.ndarray:  # [C]
+        """Standard deviation of the focal lengths known beforehand that may change; infinite for the others."""
+        return np.where(self.known & ~self.held, self.focal_sigma * self.known_focal, np.inf)
+
+    @property
+    def expected(self) -> np.ndarray:  # [C, 6]
+        """The intrinsics with known focal lengths, the principal point in the centre and without distortion."""
         intrinsics = np.zeros_like(self.intrinsics)
         intrinsics[:, [FX, FY]], intrinsics[:, [CX, CY]] = self.intrinsics[:, [FX, FY]], self.camera_size / 2
+        intrinsics[self.known, FX] = intrinsics[self.known, FY] = self.known_focal[self.known]
         return intrinsics
 
     @property
@@ -116,8 +135,9 @@ def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -
     unit = unit_px(matches, solution.graph)  # [N]
     size = np.array([[info.width, info.height] for info in infos]) / unit[:, None]  # [N, 2]
     focal = solution.focal_px / unit[:, None]  # [N, 2]
-    _, first, camera_of_image = np.unique(solution.camera_of_image, return_index=True, return_inverse=True)
-    n_cameras = len(first)
+    cameras, camera_of_image = solution.cameras, solution.cameras.camera_of_image
+    n_cameras = cameras.n_cameras
+    first = np.unique(camera_of_image, return_index=True)[1]  # [C]
     count = np.bincount(camera_of_image, minlength=n_cameras)[:, None]  # [C, 1]
     log_focal = np.zeros((n_cameras, 2))
     np.add.at(log_focal, camera_of_image, np.log(focal))
@@ -126,7 +146,7 @@ def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -
     intrinsics[:, [CX, CY]] = size[first] / 2
     ratio = intrinsics[:, FX] / intrinsics[:, FY]
     model = ["SIMPLE_PINHOLE" if abs(r - 1) < 1e-6 else "PINHOLE" for r in ratio]
-    return Bundle(
+    bundle = Bundle(
         tracks=tracks,
         cam_from_world=solution.cam_from_world.astype(np.float64).copy(),
         camera_of_image=camera_of_image,
@@ -134,9 +154,20 @@ def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -
         intrinsics=intrinsics,
         camera_model=model,
         prior=np.zeros_like(intrinsics),
+        known_focal=cameras.known_focal_px / unit[first],
+        focal_sigma=cameras.focal_sigma,
         xyz=np.zeros((tracks.n_tracks, 3)),
         alive=np.zeros(tracks.n_observations, bool),
     )
+    intrinsics[bundle.held, FX] = intrinsics[bundle.held, FY] = bundle.known_focal[bundle.held]
+    return with_focal_prior(bundle, np.ones(n_cameras))
+
+
+def with_focal_prior(bundle: Bundle, strength: np.ndarray) -> Bundle:
+    """The bundle with priors of the focal lengths that are known but not held, each `strength` [C] times as strong."""
+    prior = bundle.prior.copy()
+    prior[:, [FX, FY]] = (strength / bundle.focal_prior_sigma**2)[:, None]
+    return replace(bundle, prior=prior)
 
 
 def project(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proba.refine.adjust import Freedom, adjust, assumed_noise_px, noise_round
-from proba.refine.bundle import CX, CY, FX, FY, K1, K2, Bundle
+from proba.refine.bundle import CX, CY, FX, FY, K1, K2, Bundle, with_focal_prior
 from proba.refine.evidence import corner2, evidence, gains_in_every_image, real_cameras
 from proba.refine.options import CameraModelOptions, RefineOptions, Round
 from proba.refine.separate import better_apart
@@ -88,7 +88,7 @@ def select_camera_model(
         if best is None:
             break
         choice, bundle = best
-    return bundle, _freedom(choice, options), trials
+    return _weighed(bundle, _freedom(choice), step, options), _freedom(choice), trials
 
 
 def _first_choice(bundle: Bundle, options: CameraModelOptions, freedom: Freedom | None) -> _Choice:
@@ -134,21 +134,16 @@ def _hold_by_priors(
     limits = options.camera_model
     while _richer(choice, bundle, limits):
         choice = _richer(choice, bundle, limits)[0]
-    freedom = _freedom(choice, options)
+    freedom = _freedom(choice)
     sigma = np.full(bundle.intrinsics.shape, np.inf)  # [C, 6]
+    sigma[:, [FX, FY]] = bundle.focal_prior_sigma[:, None]
     sigma[:, [CX, CY]] = limits.prior_shift * bundle.camera_size.max(axis=1, keepdims=True)
     sigma[:, K1] = limits.prior_edge / corner2(bundle)
     sigma[:, K2] = limits.prior_edge / corner2(bundle) ** 2
     strength = np.full(sigma.shape, limits.first_strength)  # [C, 6]
     fitted = _fit(replace(bundle, prior=strength / sigma**2), choice, step, options, rich)
-    wider = camera_uncertainty(
-        believable(fitted, options.adjust),
-        freedom.columns(fitted, rich),
-        step.loss_px,
-        assumed_noise_px(fitted, step.loss_px, options.adjust),
-        options.uncertainty,
-    ).intrinsics_wider  # [C, 6]
-    # Residuals that err together say less than their number: the prior weighs as much more.
+    wider = _wider(fitted, freedom.columns(fitted, rich), step, options)  # [C, 6]
+    strength[:, [FX, FY]] = wider[:, [FX]] ** 2
     for pair in ([CX, CY], [K1, K2]):
         strength[:, pair] = limits.strength * (wider[:, pair] ** 2).mean(axis=1, keepdims=True)
     fitted = _fit(replace(fitted, prior=strength / sigma**2), choice, step, options, rich)
@@ -156,6 +151,26 @@ def _hold_by_priors(
         return None
     gain = evidence(bundle, fitted, int(rich.sum()) * choice.n_parameters, limits)
     return fitted, freedom, [CameraTrial(name=f"{choice.name}, with priors", evidence=gain, accepted=True)]
+
+
+def _wider(bundle: Bundle, free: np.ndarray, step: Round, options: RefineOptions) -> np.ndarray:  # [C, 6]
+    """How many times as uncertain the `free` intrinsics [C, 6] bool are as independent residuals would make them.
+
+    Residuals that err together say less than their number: a prior weighs as much more.
+    """
+    noise = assumed_noise_px(bundle, step.loss_px, options.adjust)
+    sound = believable(bundle, options.adjust)
+    return camera_uncertainty(sound, free, step.loss_px, noise, options.uncertainty).intrinsics_wider
+
+
+def _weighed(bundle: Bundle, freedom: Freedom, step: Round, options: RefineOptions) -> Bundle:
+    """The bundle adjusted with the right weight of focal lengths that are known but not held, if there are any."""
+    if np.isinf(bundle.focal_prior_sigma).all():
+        return bundle
+    rich = rich_cameras(bundle, options.camera_model)
+    wider = _wider(bundle, freedom.columns(bundle, rich), step, options)
+    weighed = with_focal_prior(bundle, wider[:, FX] ** 2)
+    return adjust(weighed, (step,), freedom, options.adjust, rich=rich)
 
 
 def eligible_cameras(bundle: Bundle, options: CameraModelOptions) -> np.ndarray:
@@ -185,9 +200,8 @@ def _richer(choice: _Choice, bundle: Bundle, options: CameraModelOptions) -> lis
     return richer
 
 
-def _freedom(choice: _Choice, options: RefineOptions) -> Freedom:
+def _freedom(choice: _Choice) -> Freedom:
     return Freedom(
-        focal=options.focal != "fixed",
         principal_point=choice.principal_point,
         distortion=choice.distortion > 0,
     )
@@ -198,7 +212,7 @@ def _fit(bundle: Bundle, choice: _Choice, step: Round, options: RefineOptions, c
     name = {0: None, 1: "SIMPLE_RADIAL", 2: "RADIAL"}[choice.distortion]
     model = [name if name and rich else old for old, rich in zip(bundle.camera_model, cameras, strict=True)]
     changed = replace(bundle, camera_model=model)
-    return adjust(changed, (step,), _freedom(choice, options), options.adjust, rich=cameras)
+    return adjust(changed, (step,), _freedom(choice), options.adjust, rich=cameras)
 
 
 def _without(richer: Bundle, poorer: Bundle) -> Bundle:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from proba.reconstruction import Note
-from proba.refine.adjust import Freedom
 from proba.refine.bundle import FX, Bundle
 from proba.refine.options import NoteOptions
 from proba.refine.uncertainty import CameraUncertainty
@@ -36,7 +35,7 @@ def plane_distance(xyz: np.ndarray) -> tuple[float, float]:
 
 
 def degeneracy_notes(
-    bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.ndarray, freedom: Freedom, options: NoteOptions
+    bundle: Bundle, uncertainty: CameraUncertainty, sigma: np.ndarray, options: NoteOptions
 ) -> list[Note]:
     """Warnings with advice, for the report. `sigma` [T] are the points' standard deviations."""
     notes = []
@@ -44,7 +43,7 @@ def degeneracy_notes(
     flat = is_flat(bundle.xyz[held], sigma[held], options.flatness)
     relative = uncertainty.intrinsics_std[:, FX] / bundle.intrinsics[:, FX]  # [C]
     unseen = relative > (options.flat_focal_std if flat else options.max_focal_std)  # [C]
-    if freedom.focal and unseen.any():
+    if unseen.any():
         worst = 100 * min(float(relative.max()), 10.0)
         cause = "planar scene: focal length cannot be observed" if flat else "focal length is poorly observed"
         notes.append(
@@ -55,7 +54,7 @@ def degeneracy_notes(
                 numbers={"focal_std_pct": worst, "cameras": int(unseen.sum())},
             )
         )
-    elif flat and freedom.focal:
+    elif flat and not bundle.held.all():
         notes.append(
             Note(
                 kind="flat scene",

@@ -56,11 +56,11 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
     points of others can leave its wrong matches aside. Ends when a share of `good` is explained.
     """
     best, best_share = bundle, -1.0
-    starts = [_with_fov(bundle, fov) for fov in options.placement.fov_deg] if freedom.focal else [bundle]
+    starts = [_with_fov(bundle, fov) for fov in options.placement.fov_deg] if not bundle.known.all() else [bundle]
     for start in starts:
         seeded, core = _strongest_pair(start, pairs, options.adjust.settle[0].keep_px, options.placement)
         # Two or three images say little about the focal length.
-        grown, placed = rebuild(seeded, core, pairs, Freedom(focal=False), options, any_focal=freedom.focal)
+        grown, placed = rebuild(seeded, core, pairs, Freedom(focal=False), options)
         images = None if placed.all() else placed
         grown = adjust(grown, options.adjust.annealed, freedom, options.adjust, images=images)
         share = explained(grown, pairs)
@@ -72,9 +72,10 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
 
 
 def _with_fov(bundle: Bundle, fov_deg: float) -> Bundle:
-    """The bundle with one field of view along the longest side of all cameras."""
+    """The bundle with one field of view along the longest side of all cameras whose focal length is not known."""
     intrinsics = bundle.intrinsics.copy()
-    intrinsics[:, [FX, FY]] = focal_from_fov(fov_deg, UNIT_SIDE_PX)
+    focal = np.where(bundle.known, bundle.known_focal, focal_from_fov(fov_deg, UNIT_SIDE_PX))  # [C]
+    intrinsics[:, [FX, FY]] = focal[:, None]
     return replace(bundle, intrinsics=intrinsics)
 
 

@@ -82,7 +82,7 @@ class Equations:
 
     def cost(self, bundle: Bundle) -> float:
         """Robust cost of all observations, and of the intrinsics' distance from their priors."""
-        apart = bundle.intrinsics - bundle.centred  # [C, 6]
+        apart = bundle.intrinsics - bundle.expected  # [C, 6]
         return sum(self._share(_cost, bundle)) + 0.5 * float((self.prior * apart**2).sum())
 
     def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:
@@ -98,7 +98,7 @@ class Equations:
         free, pull = self.columns >= 0, np.zeros(self.n_columns)  # [C, 6], [D]
         columns = self.columns[free]
         system[columns, columns] += self.prior[free]
-        pull[columns] = (self.prior * (bundle.intrinsics - bundle.centred))[free]
+        pull[columns] = (self.prior * (bundle.intrinsics - bundle.expected))[free]
         return Reduced(system, gradients, pull, slope + pull, diagonal)
 
     def follow(self, bundle: Bundle, step: np.ndarray, damping: float) -> tuple[np.ndarray, float]:

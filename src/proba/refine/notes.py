@@ -16,7 +16,7 @@ LISTED = 8
 
 def all_notes(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.ndarray) -> list[Note]:
     """Everything the user should know. `sigma` [T] are the points' standard deviations."""
-    notes = degeneracy_notes(cloud.bundle, cameras, sigma, state.freedom, state.options.notes)
+    notes = degeneracy_notes(cloud.bundle, cameras, sigma, state.options.notes)
     rough = tuple(named(state.unplaced, state.observations.names))
     if rough:
         listed = ", ".join(rough[:LISTED]) + (f" and {len(rough) - LISTED} more" if len(rough) > LISTED else "")

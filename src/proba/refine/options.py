@@ -321,13 +321,6 @@ class RefineOptions:
 
     enabled: bool = True
     """Off: the cameras and points of the result are the solver's own, for comparison."""
-    focal: Literal["free", "init", "fixed"] = "free"
-    """`fixed` keeps the focal lengths of the solution; `free` and `init` refine them."""
-    share: Literal["camera", "folder", "all", "none"] = "camera"
-    """`camera`: photos that share intrinsics by their size alone get a focal length each where the matches ask for it;
-    the others are taken at their word."""
-    seed: int = 0
-    """Seed of the choice among equally good tracks."""
     tracks: TrackOptions = field(default_factory=TrackOptions)
     pairs: AgreementOptions = field(default_factory=AgreementOptions)
     worlds: WorldOptions = field(default_factory=WorldOptions)

@@ -35,14 +35,14 @@ class Placement:
 
 
 def best_placement(
-    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions, *, any_focal: bool
+    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions
 ) -> Placement | None:
     """The best supported new pose of an image that is not `placed` [N] bool yet.
 
-    With `any_focal`, images with a camera of their own may get another focal length.
+    Images with a camera of their own may get another focal length if theirs is not known beforehand.
     """
     lost = np.flatnonzero(~placed).tolist()
-    found = in_parallel(lambda k: place_by_points(bundle, placed, k, options, any_focal=any_focal), lost)
+    found = in_parallel(lambda k: place_by_points(bundle, placed, k, options), lost)
     best = max((p for p in found if p is not None), key=lambda p: p.inliers, default=None)
     sure = best is not None and best.inliers >= options.sure_inliers and best.share >= options.sure_share
     if not sure:
@@ -52,9 +52,7 @@ def best_placement(
     return best if best is not None and best.inliers >= options.min_inliers else None
 
 
-def place_by_points(
-    bundle: Bundle, placed: np.ndarray, image: int, options: PlacementOptions, *, any_focal: bool
-) -> Placement | None:
+def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, options: PlacementOptions) -> Placement | None:
     """Absolute pose of an image from points that the placed images hold."""
     tracks = bundle.tracks
     known = bundle.alive_per_track(placed) >= 2  # [T]
@@ -64,8 +62,9 @@ def place_by_points(
         return None
     xy, camera = pinhole_view(bundle, image, tracks.xy[seen])
     present = camera["params"][0]
-    alone = bundle.camera_of_image[image] not in bundle.camera_of_image[placed]
-    others = [float(focal_from_fov(fov, UNIT_SIDE_PX)) for fov in options.fov_deg] if any_focal and alone else []
+    own = bundle.camera_of_image[image]
+    unknown = own not in bundle.camera_of_image[placed] and not bundle.known[own]
+    others = [float(focal_from_fov(fov, UNIT_SIDE_PX)) for fov in options.fov_deg] if unknown else []
 
     ransac = {
         "max_reproj_error": options.point_px,

@@ -62,11 +62,13 @@ def refine(
     options: RefineOptions | None = None,
     progress: Callable[[str], None] | None = None,
     photos: Photos | None = None,
+    *,
+    seed: int = 0,
 ) -> RefineResult:
     """Polish the worlds of one connected piece (best first), take the one that explains most, and finish it."""
     if not solutions:
         raise ValueError("refine needs at least one solution")
-    refinement = Refinement(matches, solutions[0].graph, options, progress)
+    refinement = Refinement(matches, solutions[0].graph, options, progress, seed=seed)
     return refinement.finish(refinement.polish(solutions), photos)
 
 
@@ -80,13 +82,15 @@ class Refinement:
         graph: ViewGraph,
         options: RefineOptions | None = None,
         progress: Callable[[str], None] | None = None,
+        *,
+        seed: int = 0,
     ):
         self.options = options = options or RefineOptions()
         self.clock = clock = Clock(progress)
         with clock("tracks"):
             tracks = observed_tracks(matches, graph, options.tracks)
         with clock("pairs"):
-            pairs = judged_pairs(matches, graph, options)
+            pairs = judged_pairs(matches, graph, options.pairs, seed=seed)
         self.observations = Observations(
             matches=matches,
             graph=graph,
@@ -94,7 +98,7 @@ class Refinement:
             unit_px=unit_px(matches, graph),
             pairs=pairs,
             options=options.tracks,
-            seed=options.seed,
+            seed=seed,
         )
 
     @one_library_thread()

@@ -26,14 +26,12 @@ def rescue(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refi
     share = explained(bundle, pairs)
     enough = bundle.n_images >= options.rescue.min_images
     for _ in range(options.rescue.rounds if enough else 0):
-        start, runaway = bundle, np.zeros_like(left_over)  # [N]
-        if freedom.focal:
-            start, runaway = _brought_back(bundle, options.rescue.runaway)
+        start, runaway = _brought_back(bundle, options.rescue.runaway)
         core = pairs.core(bundle) & ~runaway  # [N]
         # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
         if core.all() or core.sum() < options.rescue.min_core:
             break
-        attempt, placed = rebuild(start, core, pairs, freedom, options, any_focal=freedom.focal)
+        attempt, placed = rebuild(start, core, pairs, freedom, options)
         left_over = ~placed
         gain = explained(attempt, pairs) - share
         if gain > 0:
@@ -44,11 +42,11 @@ def rescue(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refi
 
 
 def _brought_back(bundle: Bundle, runaway_factor: float) -> tuple[Bundle, np.ndarray]:
-    """The bundle with a median focal length for the images [N] bool whose own ran away, and these."""
+    """The bundle with a median focal length for the images [N] bool whose own, unknown before, ran away, and these."""
     focal = bundle.intrinsics[bundle.camera_of_image, FX]  # [N]
     median = np.median(focal)
     alone = np.bincount(bundle.camera_of_image, minlength=bundle.n_cameras)[bundle.camera_of_image] == 1  # [N]
-    runaway = alone & (np.abs(np.log(focal / median)) > np.log(runaway_factor))
+    runaway = alone & ~bundle.known[bundle.camera_of_image] & (np.abs(np.log(focal / median)) > np.log(runaway_factor))
     intrinsics, lost = bundle.intrinsics.copy(), bundle.camera_of_image[runaway]
     intrinsics[lost[:, None], [FX, FY]] *= (median / focal[runaway])[:, None]
     return replace(bundle, intrinsics=intrinsics), runaway
@@ -60,19 +58,14 @@ def rebuild(
     pairs: PairAgreement,
     freedom: Freedom,
     options: RefineOptions,
-    *,
-    any_focal: bool,
 ) -> tuple[Bundle, np.ndarray]:
-    """Adjust the core [N] bool alone, then place the other images one by one, the best supported first.
-
-    With `any_focal`, images with a camera of their own may get another focal length.
-    """
+    """Adjust the core [N] bool alone, then place the other images one by one, the best supported first."""
     placed, rounds = core.copy(), options.adjust
     bundle = reassess(bundle, rounds.settle[0].keep_px, 0.0, placed)
     bundle = adjust(bundle, rounds.settle, freedom, rounds, images=placed)
     since_adjustment = 0
     while not placed.all():
-        best = best_placement(bundle, placed, pairs, options.placement, any_focal=any_focal)
+        best = best_placement(bundle, placed, pairs, options.placement)
         if best is None:
             break
         poses, intrinsics = bundle.cam_from_world.copy(), bundle.intrinsics.copy()

@@ -19,7 +19,7 @@ from proba.refine.worlds import solver_bundle
 def separate_cameras(state: State) -> State:
     """Stage: the rival of the present world, with a focal length for each doubtful image, if there are any."""
     options, observations = state.options, state.observations
-    if not options.separate.enabled or options.focal == "fixed":
+    if not options.separate.enabled:
         return replace(state, apart=None)
     bundle = state.bundle
     if state.unplaced.any():  # a wrong common focal length may have misplaced them
@@ -32,9 +32,9 @@ def separate_cameras(state: State) -> State:
 
 
 def doubtful_images(state: State) -> np.ndarray:
-    """Images [N] bool that share a camera with others only because they have one size."""
-    infos = [state.observations.matches.images[k] for k in state.observations.graph.images]
-    return np.array([not info.camera_key for info in infos]) & (state.options.share == "camera")
+    """Images [N] bool that share a camera with others only because they have one size, of unknown focal length."""
+    cameras = state.solution.cameras
+    return cameras.by_size_alone & ~cameras.known[cameras.camera_of_image]
 
 
 def better_apart(shared: Bundle, own: Bundle, pairs: PairAgreement, options: RefineOptions) -> bool:
@@ -75,4 +75,5 @@ def with_own_cameras(bundle: Bundle, chosen: np.ndarray) -> Bundle:
         intrinsics=np.concatenate([bundle.intrinsics, bundle.intrinsics[origin]]),
         camera_model=bundle.camera_model + [bundle.camera_model[c] for c in origin],
         prior=np.concatenate([bundle.prior, bundle.prior[origin]]),
+        known_focal=np.concatenate([bundle.known_focal, bundle.known_focal[origin]]),
     )

@@ -13,7 +13,7 @@ from proba.matches import Matches
 from proba.refine.adjust import Freedom
 from proba.refine.agreement import PairAgreement, PairPoints
 from proba.refine.bundle import Bundle, unit_px, unit_tracks
-from proba.refine.options import RefineOptions, TrackOptions
+from proba.refine.options import AgreementOptions, RefineOptions, TrackOptions
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 from proba.solution import Solution
 
@@ -64,7 +64,7 @@ def observed_tracks(matches: Matches, graph: ViewGraph, options: TrackOptions) -
     return tracks
 
 
-def judged_pairs(matches: Matches, graph: ViewGraph, options: RefineOptions) -> PairAgreement:
+def judged_pairs(matches: Matches, graph: ViewGraph, options: AgreementOptions, *, seed: int) -> PairAgreement:
     """Stage: what the pairs of a connected piece could explain by themselves."""
     unit = unit_px(matches, graph)  # [N]
     points: PairPoints = {}
@@ -72,7 +72,7 @@ def judged_pairs(matches: Matches, graph: ViewGraph, options: RefineOptions) -> 
         pair = matches.pairs.get((int(graph.images[i]), int(graph.images[j])))
         if pair is not None:
             points[i, j] = pair.points_i / unit[i], pair.points_j / unit[j]
-    return PairAgreement(points, options.pairs, options.seed)
+    return PairAgreement(points, options, seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,15 +177,10 @@ def first_state(observations: Observations, choice: WorldChoice, options: Refine
         chosen=choice.best.report,
         solution=choice.best.solution,
         bundle=choice.best.bundle,
-        freedom=first_freedom(options),
+        freedom=Freedom(),
         placed_anew=nobody,
         unplaced=nobody,
     )
-
-
-def first_freedom(options: RefineOptions) -> Freedom:
-    """Before a camera model is chosen only focal lengths may change."""
-    return Freedom(focal=options.focal != "fixed")
 
 
 def named(images: np.ndarray, names: Sequence[str]) -> list[str]:

@@ -44,6 +44,10 @@ def camera_uncertainty(
     length = overstated / curvature
     wider = length * _disagreement(reduced.gradients, inverse) / np.sqrt(np.maximum(np.diag(covariance), 1e-30))
     wider = np.maximum(wider, 1.0)  # [D]
+    # A prior that weighs more because residuals err together says by how much; they no longer show it themselves.
+    told = free[:, FX] & np.isfinite(bundle.focal_prior_sigma)  # [C]
+    strength = np.sqrt(bundle.prior[told, FX]) * bundle.focal_prior_sigma[told]
+    wider[equations.columns[told, FX]] = np.maximum(wider[equations.columns[told, FX]], strength)
     covariance *= wider[:, None] * wider[None]
     covariance += np.diag(np.where(observed, 0.0, options.unseen_std**2))
     variance = np.maximum(np.diag(covariance), 0.0)  # [D]

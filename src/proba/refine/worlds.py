@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from proba.refine.adjust import adjust
+from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import explained, same_world
 from proba.refine.bundle import Bundle, bundle_from_solution
 from proba.refine.options import RefineOptions, WorldOptions
-from proba.refine.state import Observations, World, WorldChoice, WorldReport, first_freedom
+from proba.refine.state import Observations, World, WorldChoice, WorldReport
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import points_from_depth_maps
 from proba.solution import Solution
@@ -52,7 +52,7 @@ def polish_worlds(
 def polished(observations: Observations, solution: Solution, tracks: Tracks, options: RefineOptions) -> Bundle:
     """The cameras of a solution adjusted to `tracks` (unit pixels)."""
     bundle = solver_bundle(observations, solution, tracks)
-    return adjust(bundle, options.adjust.annealed, first_freedom(options), options.adjust)
+    return adjust(bundle, options.adjust.annealed, Freedom(), options.adjust)
 
 
 def solver_bundle(observations: Observations, solution: Solution, tracks: Tracks) -> Bundle:

@@ -45,6 +45,7 @@ ROUGH = 0.2
 TOPICS: dict[NoteKind, str] = {
     "flat scene": "Flat scene",
     "focal not observed": "Focal length not observed",
+    "focal not known": "Focal length not known",
     "rough poses": "Rough poses",
     "other": "Other remarks",
 }

@@ -350,7 +350,7 @@ class Solver:
                 loss=float(worlds.loss[b]),
                 epipolar_share=support[b][0],
                 cam_from_world=cam_from_world[b],
-                camera_of_image=problem.camera_of_image.numpy(),
+                cameras=problem.cameras,
                 focal_px=focal[b],
                 log_depth=worlds.cells[b, ..., 0].numpy().copy(),
                 log_variance=worlds.cells[b, ..., 1].numpy().copy(),
