@@ -20,6 +20,7 @@ from proba.refine import Refinement, RefineOptions, RefineResult
 from proba.refine.pixels import Photos
 from proba.solution import GROWN, Hypothesis, SolverRun
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
+from proba.solver.problem import Problem
 
 Settings = TypeVar("Settings")
 
@@ -58,6 +59,12 @@ class Observer:
     def iteration(self, progress: Progress) -> None:
         """The solver has gone on by some iterations."""
 
+    def saved(self, checkpoint: Path) -> None:
+        """The search can be resumed from this file. Keep beside it what you need to go on as well."""
+
+    def resumed(self, checkpoint: Path, problem: Problem) -> None:
+        """The search goes on from this file, which may be of its last iteration."""
+
     def stage(self, text: str) -> None:
         """Something else takes time now."""
 
@@ -85,6 +92,14 @@ class Together(Observer):
     def iteration(self, progress: Progress) -> None:
         for observer in self.observers:
             observer.iteration(progress)
+
+    def saved(self, checkpoint: Path) -> None:
+        for observer in self.observers:
+            observer.saved(checkpoint)
+
+    def resumed(self, checkpoint: Path, problem: Problem) -> None:
+        for observer in self.observers:
+            observer.resumed(checkpoint, problem)
 
     def stage(self, text: str) -> None:
         for observer in self.observers:
@@ -313,6 +328,8 @@ class _Solving:
             callback=callback,
             checkpoint=checkpoint,
             resume=self.resume,
+            saved=self.watch.saved,
+            resumed=self.watch.resumed,
         )
         run = SolverRun(
             solutions=solver.solutions(),

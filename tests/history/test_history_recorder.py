@@ -87,3 +87,40 @@ def test_a_solve_that_starts_again_tells_its_observers(tmp_path):
     (piece,) = solve_matches(matches, options, observer=recorder).pieces
     assert piece.iterations == (100, 200)[piece.attempt]
     assert recorder.evolutions[0].iteration.max() == piece.iterations
+
+
+def test_a_search_that_was_killed_keeps_its_beginning(solved, recorder, tmp_path):
+    """Resumed at any checkpoint, also that of the last iteration: the history of a search that nobody disturbed."""
+    matches, piece = solved
+    graph = build_view_graphs(matches)[0][0]
+    checkpoint, options = tmp_path / "piece0.npz", SolverOptions(iterations=ITERATIONS[0], checkpoint_seconds=0)
+
+    def watched(*, resume: bool) -> Recorder:
+        watcher = Recorder()
+        watcher.piece(0, 1, graph)
+        watcher.attempt(0)
+        calls = {"callback": watcher.iteration, "saved": watcher.saved, "resumed": watcher.resumed}
+        solve_graph(matches, graph, options, checkpoint=checkpoint, resume=resume, **calls)
+        watcher.solved(piece)
+        return watcher
+
+    watched(resume=False)
+    (again,) = watched(resume=True).evolutions
+    recorder.solved(piece)
+    (whole,) = recorder.evolutions
+    for name in ("world", "iteration", "loss", "cam_from_world", "tan", "edge_weight", "log_depth", "log_sigma"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+
+
+def test_damaged_notes_of_a_killed_search_cost_only_the_film(solved, tmp_path):
+    matches, piece = solved
+    graph = build_view_graphs(matches)[0][0]
+    checkpoint, options = tmp_path / "piece0.npz", SolverOptions(iterations=ITERATIONS[0], checkpoint_seconds=0)
+    solve_graph(matches, graph, options, checkpoint=checkpoint)
+    (tmp_path / "piece0-evolution.npz").write_bytes(b"PK")
+    recorder = Recorder()
+    recorder.piece(0, 1, graph)
+    with pytest.warns(UserWarning, match="cannot be read"):
+        solve_graph(matches, graph, options, checkpoint=checkpoint, resume=True, resumed=recorder.resumed)
+    recorder.solved(piece)
+    assert recorder.evolutions == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+import zipfile
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from proba.dense import sample_maps
 from proba.geometry import se3
 from proba.graph import ViewGraph
 from proba.history.evolution import EVOLUTION_FILE, Evolution, WorldHistory, save_evolutions
+from proba.io.atomic import atomic_path
 from proba.pipeline import Observer, Piece
 from proba.reconstruction import Reconstruction
 from proba.solver import Progress
@@ -91,19 +94,17 @@ def _corners(image: np.ndarray, relative: np.ndarray, level: int) -> tuple[np.nd
 class _Tape:
     """The notes of one search of a connected piece."""
 
-    def __init__(self) -> None:
-        self.notes: list[_Note] = []
-        self.problem: Problem | None = None
-        self._due = 0.0
+    def __init__(self, problem: Problem, notes: list[_Note] | None = None) -> None:
+        self.problem = problem
+        self.sample = PixelSample(problem)
+        self.notes: list[_Note] = notes or []
 
     def add(self, progress: Progress) -> None:
-        if self.problem is None:
-            self.problem = progress.problem
-            self.sample = PixelSample(progress.problem)
-        if progress.iteration < self._due and progress.iteration != progress.iterations:
-            return
-        early = progress.iteration < EARLY_SHARE * progress.iterations
-        self._due = progress.iteration + progress.iterations / (EARLY_STEPS if early else STEPS)
+        if self.notes and progress.iteration != progress.iterations:
+            last = self.notes[-1].iteration
+            steps = EARLY_STEPS if last < EARLY_SHARE * progress.iterations else STEPS
+            if progress.iteration < last + progress.iterations / steps:
+                return
         worlds = progress.worlds
         self.notes.append(
             _Note(
@@ -117,8 +118,27 @@ class _Tape:
             )
         )
 
+    def save(self, path: Path) -> None:
+        """Keep the notes, so that a search that goes on later has its beginning too."""
+        arrays = {f"{field.name}_{k}": getattr(n, field.name) for k, n in enumerate(self.notes) for field in fields(n)}
+        with atomic_path(path) as temporary:
+            np.savez(temporary, notes=len(self.notes), **arrays)
+
+    @classmethod
+    def load(cls, path: Path, problem: Problem) -> _Tape:
+        """The notes that `save` kept; none where the file is missing or damaged: a film is not worth a failed run."""
+        notes = []
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                for k in range(int(file["notes"])):
+                    values = {field.name: file[f"{field.name}_{k}"] for field in fields(_Note)}
+                    names, iteration = values.pop("names").tolist(), int(values.pop("iteration"))
+                    notes.append(_Note(names=names, iteration=iteration, **values))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            warnings.warn(f"{path} cannot be read ({error}); the film begins where the run goes on", stacklevel=2)
+        return cls(problem, notes)
+
     def evolution(self, piece: Piece) -> Evolution:
-        assert self.problem is not None
         worlds = self._worlds(piece)
         frames = [
             (k, note, note.names.index(world.name))
@@ -173,7 +193,6 @@ class _Tape:
         return notes[-1:] if only_last else notes
 
     def _cam_from_world(self, parent_from_child: list[np.ndarray]) -> np.ndarray:  # [F, N, 3, 4]
-        assert self.problem is not None
         motion = np.tile(np.eye(4), (len(parent_from_child), self.problem.n_images, 1, 1))  # [F, N, 4, 4]
         motion[:, :, :3] = np.stack(parent_from_child)
         return se3.inverse(self.problem.tree.compose(torch.from_numpy(motion))).numpy()[:, :, :3]
@@ -196,7 +215,7 @@ class Recorder(Observer):
 
     def __init__(self) -> None:
         self.evolutions: list[Evolution] = []
-        """One history for each finished piece, but none for one that was resumed after its last iteration."""
+        """One history for each finished piece whose search was watched."""
         self._tapes: dict[int, _Tape] = {}  # by attempt
         self._attempt = 0
 
@@ -209,12 +228,27 @@ class Recorder(Observer):
         self._attempt = number
 
     def iteration(self, progress: Progress) -> None:
-        self._tapes.setdefault(self._attempt, _Tape()).add(progress)
+        if self._attempt not in self._tapes:
+            self._tapes[self._attempt] = _Tape(progress.problem)
+        self._tapes[self._attempt].add(progress)
+
+    def saved(self, checkpoint: Path) -> None:
+        if self._attempt in self._tapes:
+            self._tapes[self._attempt].save(_beside(checkpoint))
+
+    def resumed(self, checkpoint: Path, problem: Problem) -> None:
+        self._tapes[self._attempt] = _Tape.load(_beside(checkpoint), problem)
 
     def solved(self, piece: Piece) -> None:
-        if piece.attempt in self._tapes:
-            self.evolutions.append(self._tapes[piece.attempt].evolution(piece))
+        tape = self._tapes.get(piece.attempt)
+        if tape is not None and tape.notes:
+            self.evolutions.append(tape.evolution(piece))
         self._tapes = {}
 
     def written(self, folder: Path) -> None:
         save_evolutions(folder / EVOLUTION_FILE, self.evolutions)
+
+
+def _beside(checkpoint: Path) -> Path:
+    """Where the notes of a search are kept that has this checkpoint."""
+    return checkpoint.with_name(f"{checkpoint.stem}-{EVOLUTION_FILE}")

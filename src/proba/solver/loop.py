@@ -248,12 +248,21 @@ class Solver:
     # ---- the whole run
 
     @one_library_thread()
-    def run(self, callback: Callback | None = None, checkpoint: Path | None = None) -> None:
-        """To the end; KeyboardInterrupt leaves the state as it is and goes on to the caller."""
+    def run(
+        self,
+        callback: Callback | None = None,
+        checkpoint: Path | None = None,
+        saved: Callable[[Path], None] | None = None,
+    ) -> None:
+        """To the end; KeyboardInterrupt leaves the state as it is and goes on to the caller.
+
+        `saved` is told of every checkpoint, after `callback` was told of its iteration.
+        """
         options = self.options
         prune_at = {int(share * options.iterations): count for share, count in options.keep}
         key = fingerprint(self.problem, options) if checkpoint else ""
-        begin, saved, first = time.monotonic(), time.monotonic(), self.iteration
+        begin, first = time.monotonic(), self.iteration
+        last_saved = begin
         if callback and first == 0:
             callback(self._progress(math.nan))
         while self.iteration < options.iterations:
@@ -266,15 +275,16 @@ class Solver:
                 self._guard()
                 for name, loss in zip(self.worlds.names, self.worlds.loss.tolist(), strict=True):
                     self.history[name].append((self.iteration, loss))
-                if checkpoint and now - saved >= options.checkpoint_seconds:
-                    self.save(checkpoint, key)
-                    saved = now
             early = self.iteration < EARLY_SHARE * options.iterations and self.iteration % EARLY_REPORT_EVERY == 0
             if callback and (report or early):
                 left = (now - begin) / (self.iteration - first) * (options.iterations - self.iteration)
                 callback(self._progress(left))
-        if checkpoint:
-            self.save(checkpoint, key)
+            finished = self.iteration == options.iterations
+            if checkpoint and report and (finished or now - last_saved >= options.checkpoint_seconds):
+                self.save(checkpoint, key)
+                last_saved = now
+                if saved:
+                    saved(checkpoint)
 
     def save(self, path: Path, key: str) -> None:
         save_checkpoint(
@@ -368,19 +378,24 @@ def solve_graph(
     callback: Callback | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
+    saved: Callable[[Path], None] | None = None,
+    resumed: Callable[[Path, Problem], None] | None = None,
     cameras: CameraSetup | None = None,
     seed: int = 0,
 ) -> Solver:
     """Solve one connected view graph from a cold start; the solver's `solutions()` are the surviving worlds.
 
-    `cameras`: those of `make_setup` by default.
+    `saved` is told of every checkpoint that was written, `resumed` of the one that the solve goes on from. `cameras`:
+    those of `make_setup` by default.
     """
     problem = make_problem(matches, graph, options, cameras=cameras, seed=seed)
     solver = Solver(problem, options)
     if resume and checkpoint and checkpoint.exists():
         solver.resume(checkpoint)
+        if resumed:
+            resumed(checkpoint, problem)
     try:
-        solver.run(callback, checkpoint)
+        solver.run(callback, checkpoint, saved)
     except KeyboardInterrupt:
         solver.interrupted = True
     return solver
