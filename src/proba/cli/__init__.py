@@ -100,7 +100,7 @@ def _function(command: str, *, brief: bool) -> Callable[..., None]:
     # The help would break the text of an option where the source does.
     text = re.sub(r"\n {12}(?=\S)", " ", function.__doc__)
     if brief and any(is_dataclass(kind) for kind in get_type_hints(function).values()):
-        more = f"More settings of every stage: `proba {command} {HELP_ALL}`."
+        more = f"All settings: `proba {command} {HELP_ALL}`."
         text = text.replace("\n\n    Args:", f"\n\n    {more}\n\n    Args:")
     function.__doc__ = text
     without_empty_defaults(function)

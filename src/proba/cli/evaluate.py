@@ -15,7 +15,7 @@ from proba.io.reconstruction_folder import load_reconstruction
 
 
 def main(folder: Annotated[Path, tyro.conf.Positional], /, gt: Path, json: Path | None = None) -> None:
-    """Compare camera poses, focals and points with ground truth.
+    """Compare camera poses, focal lengths and points with ground truth.
 
     RRA and RTA count image pairs whose relative rotation and translation direction are within 1, 5 and 10 degrees, in
     percent of ALL pairs of the ground truth; a pair with an unregistered image is a failure.

@@ -28,8 +28,8 @@ def main(
 ) -> None:
     """Build the view graph alone: which pairs the solver looks at, and the tree that carries the poses.
 
-    `proba solve` builds the same graph by itself. Run this to see whether the photos hang together, and which pair
-    joins them, before you spend time on a solve.
+    Run this to see whether the photos hang together before you spend time on a solve; `proba solve` builds the same
+    graph by itself.
 
     Args:
         matches: Matches file: h5 in hloc's dense layout (as `proba` writes it) or npz.

@@ -34,10 +34,10 @@ def main(
         world: Which hypothesis, by its name in report.json; by default the chosen one, or the best one from a cold
             start if the chosen one was seeded from two-view geometry.
         piece: Which connected piece, the largest is 0.
-        width: Of the film, in pixels; an even number.
-        height: Of the film, in pixels; an even number.
-        fps: Pictures a second.
-        seconds: Length of the solve.
+        width: Width of the film in pixels, an even number.
+        height: Height of the film in pixels, an even number.
+        fps: Pictures per second.
+        seconds: Length of the part that shows the solve, in seconds.
         ending: How long to look at the refined result, in seconds.
         quiet: No progress display.
     """

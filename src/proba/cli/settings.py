@@ -23,6 +23,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
+from proba.cli.options import OUT, default_hint
 from proba.errors import InputError
 
 SHORT = {
@@ -90,14 +91,10 @@ def without_empty_defaults(function: Callable) -> None:
     """Say nothing of defaults like None in the help of a command's own arguments."""
     hints = get_type_hints(function, include_extras=True)
     for name, kind in hints.items():
-        if not is_dataclass(kind) and get_origin(kind) is not Annotated:
+        marks = getattr(kind, "__metadata__", ())
+        if not is_dataclass(kind) and not any(isinstance(mark, type(OUT)) for mark in marks):
             hints[name] = Annotated[kind, tyro.conf.arg(help_behavior_hint=default_hint)]
     function.__annotations__ = hints
-
-
-def default_hint(default: str) -> str:
-    """What the help says about a default: nothing where an option is just left out."""
-    return "" if default in ("None", "False") else f"(default: {default})"
 
 
 def load_function(name: str) -> Callable:

@@ -24,7 +24,7 @@ def main(
     Serves on this machine only (127.0.0.1) until Ctrl-C. Click a camera for its photo and its numbers.
 
     Args:
-        folder: Folder that `proba solve` or `proba run` wrote, or any with COLMAP models in sparse/0, sparse/1, ...
+        folder: Folder that `proba solve` or `proba run` wrote, or a folder of COLMAP models sparse/0, sparse/1, ...
         port: Port to serve on; the next free one if it is taken.
         images: Folder of the photos; by default where they were during the run.
         gt: Ground truth to show the true cameras: a gt.json, a COLMAP model, or a nerfstudio transforms.json.
