@@ -127,6 +127,7 @@ def _solve(
 ) -> SolveResult:
     """Solve, colour, and write what a folder of results holds. `seconds_before` are stages that came before."""
     data = matches if isinstance(matches, Matches) else load_matches(matches, images=images)
+    matching = None if isinstance(matches, Matches) else matching_facts(Path(matches))
     photos = None if images is None else images.absolute()
     checkpoints = None
     if folder is not None:
@@ -144,8 +145,7 @@ def _solve(
         matches_file=None if isinstance(matches, Matches) else Path(matches).absolute(),
     )
     result.seconds = {**seconds_before, **result.seconds}
-    file = None if isinstance(matches, Matches) else Path(matches)
-    _write(result, folder, data, options, photos, file, watch)
+    _write(result, folder, data, options, photos, matching, watch)
     if folder is not None and not result.interrupted:  # a finished run needs no checkpoints
         shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return result
@@ -179,11 +179,11 @@ def refine_folder(
     kept = open_solver_folder(source)
     photos = _kept_photos(kept, None if images is None else Path(images))
     file = _kept_matches(kept, source, None if matches is None else Path(matches))
-    data = load_matches(file, images=photos)
+    data, matching = load_matches(file, images=photos), matching_facts(file)
     prepare_output(target)
     watch = Together(observer)
     result, settings = refine_solved(kept, data, options, images=photos, observer=watch)
-    _write(result, target, data, settings, photos, file, watch)
+    _write(result, target, data, settings, photos, matching, watch)
     return result
 
 
@@ -216,7 +216,7 @@ def _write(
     data: Matches,
     options: SolveOptions,
     photos: Path | None,
-    matches: Path | None,
+    matching: dict | None,
     watch: Together,
 ) -> None:
     """Colour the points, and write what a folder of results holds."""
@@ -225,7 +225,6 @@ def _write(
         for reconstruction in result.reconstructions:
             colour_points(reconstruction, photos)
     if folder is not None:
-        matching = None if matches is None else matching_facts(matches)
         write_results(folder, data, result, options, image_folder=photos, matching=matching)
         watch.written(folder)
     else:

@@ -11,3 +11,7 @@ class InputError(ProbaError):
 
 class GeometryError(ProbaError):
     """The matches cannot carry a reconstruction (no overlap, too few matches)."""
+
+
+class StorageError(ProbaError):
+    """A disk is full or broken: what was to be written is not, and what was there before is unchanged."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from proba.geometry import se3
+from proba.io.atomic import atomic_write_text
 from proba.kernels import cpu
 from proba.objective import Minibatch, ObjectiveOptions, PackedMatches, edge_losses, evaluate
 
@@ -201,4 +202,4 @@ def main(json: Path | None = None) -> None:
     print(f"one thread against one thread of eager torch, processor time {result['ratio_eager_core']:.0f}x")
     print(f"share of the arithmetic peak ({result['peak_gflops']:.0f} Gflop/s): {result['peak_share']:.0%}")
     if json is not None:
-        json.write_text(json_format.dumps(result, indent=2) + "\n")
+        atomic_write_text(json, json_format.dumps(result, indent=2) + "\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proba.io.atomic import atomic_path, atomic_write_text
+from proba.io.atomic import atomic_file, atomic_write_text
 
 ITERATIONS = 200
 NEIGHBOURS = 20
@@ -92,5 +92,5 @@ def plot(rows: list[dict], path: Path) -> None:
         axis.set(xlabel="edges of the view graph", ylabel=label)
         axis.legend()
     figure.tight_layout()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=130)
+    with atomic_file(path) as file:
+        figure.savefig(file, format="png", dpi=130)

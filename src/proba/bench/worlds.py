@@ -20,7 +20,7 @@ from proba.evaluation.poses import relative_errors_deg, relative_motions
 from proba.geometry.camera import fov_from_focal
 from proba.geometry.sim3 import umeyama_robust
 from proba.graph import build_view_graphs
-from proba.io.atomic import atomic_path, atomic_write_text
+from proba.io.atomic import atomic_file, atomic_write_text
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.matches import Matches
 from proba.pipeline import SolveOptions
@@ -241,6 +241,6 @@ def draw(worlds: list[World], true_centres: np.ndarray, path: Path) -> None:
     above.legend(fontsize=7)
     edges.legend([plt.Line2D([], [], color=c, marker=".", ls="") for c in COLOURS.values()], COLOURS, fontsize=7)
     figure.tight_layout()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=90)
+    with atomic_file(path) as file:
+        figure.savefig(file, format="png", dpi=90)
     plt.close(figure)

@@ -58,7 +58,10 @@ def main(argv: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python still wants to write at its end
         sys.exit(BROKEN_PIPE)
     except OSError as error:
-        print(f"proba: {error.filename or 'input/output'}: {error.strerror or error}", file=sys.stderr)
+        from proba.io.atomic import storage_error  # loads libraries that `proba --help` can do without
+
+        place = error.filename or "input/output"
+        print(f"proba: {storage_error(error, place) or f'{place}: {error.strerror or error}'}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("proba: interrupted; run the same command with --resume to go on", file=sys.stderr)

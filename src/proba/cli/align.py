@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +22,9 @@ from proba.cli.options import OUT
 from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
 from proba.history.evolution import EVOLUTION_FILE, load_evolutions, save_evolutions
-from proba.io.atomic import atomic_write_text
+from proba.io.atomic import all_or_nothing, atomic_write_text
 from proba.io.photo_folder import photo_folder
+from proba.io.reading import read_json, reading
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.reconstruction import Reconstruction
 from proba.report import prepare_output, redraw_scenes
@@ -109,20 +108,15 @@ def _piece_of(pieces: list[_Piece], *names: str) -> _Piece:
 
 
 def _write(folder: Path, target: Path, pieces: list[_Piece]) -> None:
-    """Everything is written beside the old files first, so that an interruption cannot leave half of each."""
+    """All files take their places together, so that a full disk cannot leave some of each."""
     if target.resolve() != folder.resolve():
         prepare_output(target)
-    with tempfile.TemporaryDirectory(prefix=".align-", dir=target) as name:
-        fresh = Path(name) / "new"
-        save_reconstruction([piece.reconstruction for piece in pieces], fresh)
+    with all_or_nothing():
+        save_reconstruction([piece.reconstruction for piece in pieces], target)
         if (folder / EVOLUTION_FILE).is_file():
-            _move_history(folder / EVOLUTION_FILE, fresh / EVOLUTION_FILE, pieces)
+            _move_history(folder / EVOLUTION_FILE, target / EVOLUTION_FILE, pieces)
         if (folder / "report.json").is_file():
-            _amend_reports(folder, fresh, pieces)
-        if (target / "sparse").exists():  # a folder cannot be replaced by a full one, only moved out of its way
-            os.replace(target / "sparse", Path(name) / "old-sparse")
-        for path in sorted(fresh.iterdir(), reverse=True):  # sparse first
-            os.replace(path, target / path.name)
+            _amend_reports(folder, target, pieces)
 
 
 def _move_history(source: Path, target: Path, pieces: list[_Piece]) -> None:
@@ -143,8 +137,8 @@ def _move_history(source: Path, target: Path, pieces: list[_Piece]) -> None:
 
 def _amend_reports(source: Path, target: Path, pieces: list[_Piece]) -> None:
     """The reports with centres in the new unit, new figures, and what was done with its 4x4 matrix new_from_old."""
-    try:
-        report = json.loads((source / "report.json").read_text(encoding="utf-8"))
+    with reading(source / "report.json", "what `proba` wrote", "It is damaged: delete it, or run again."):
+        report = read_json(source / "report.json")
         for component, piece in zip(report["components"], pieces, strict=True):
             moved = piece.reconstruction
             for name, std in zip(moved.image_names, moved.pose_std, strict=True):
@@ -158,6 +152,4 @@ def _amend_reports(source: Path, target: Path, pieces: list[_Piece]) -> None:
             moved_pieces = [piece.reconstruction for piece in pieces]
             text = redraw_scenes(page.read_text(encoding="utf-8"), report, moved_pieces)
             atomic_write_text(target / "report.html", text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{source / 'report.json'} is damaged ({error!r}). Delete it, or run again.") from error
     atomic_write_text(target / "report.json", json.dumps(report, indent=1))

@@ -16,9 +16,10 @@ import numpy as np
 from PIL import Image
 
 from proba.dense import depth_at, pixel_grid
-from proba.errors import InputError
-from proba.io.atomic import atomic_path, atomic_write_text
+from proba.errors import InputError, StorageError
+from proba.io.atomic import atomic_file, atomic_path, atomic_write_text
 from proba.io.names import safe_relative_path
+from proba.io.picture_files import write_picture
 from proba.reconstruction import Reconstruction
 
 DepthFormat = Literal["npy", "png", "exr"]
@@ -75,16 +76,24 @@ def depth_maps(
 
 def _write(path: Path, values: np.ndarray, form: DepthFormat) -> float | None:
     """Write one map [h, w]; for PNG the scene units of one count are returned."""
-    with atomic_path(path) as temporary:
-        if form == "npy":
-            np.save(temporary, values.astype(np.float32))
-        elif form == "png":
-            scale = float(values.max()) / MAX_COUNT
-            Image.fromarray((values / scale).round().astype(np.uint16)).save(temporary)
-            return scale
-        else:
-            import OpenEXR  # optional
-
-            header = {"compression": OpenEXR.ZIP_COMPRESSION, "type": OpenEXR.scanlineimage}
-            OpenEXR.File(header, {"Z": values.astype(np.float32)}).write(str(temporary))
+    if form == "png":
+        scale = float(values.max()) / MAX_COUNT
+        write_picture(path, Image.fromarray((values / scale).round().astype(np.uint16)))
+        return scale
+    if form == "npy":
+        with atomic_file(path) as file:
+            np.save(file, values.astype(np.float32))
+    else:
+        _write_exr(path, values.astype(np.float32))
     return None
+
+
+def _write_exr(path: Path, values: np.ndarray) -> None:
+    import OpenEXR  # optional
+
+    with atomic_path(path) as temporary:
+        header = {"compression": OpenEXR.ZIP_COMPRESSION, "type": OpenEXR.scanlineimage}
+        OpenEXR.File(header, {"Z": values}).write(str(temporary))
+        written = OpenEXR.File(str(temporary)).channels()["Z"].pixels  # OpenEXR may overlook a full disk
+        if not np.array_equal(written, values, equal_nan=True):
+            raise StorageError(f"{path} could not be written whole. Is its disk full? Free some space and run again.")

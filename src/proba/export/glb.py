@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from proba.geometry.axes import OPENGL_FROM_OPENCV, camera_up
-from proba.io.atomic import atomic_path
+from proba.io.atomic import atomic_file
 from proba.reconstruction import Camera, Reconstruction
 
 FLOAT, UBYTE, USHORT = 5126, 5121, 5123
@@ -93,7 +93,7 @@ def _write(path: Path, content: dict, data: bytes) -> None:
     """Header, JSON chunk, binary chunk; each chunk padded to four bytes."""
     text = json.dumps(content, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+    with atomic_file(path) as file:
         file.write(struct.pack("<4sII", b"glTF", 2, 12 + 8 + len(text) + 8 + len(data)))
         file.write(struct.pack("<II", len(text), _JSON) + text)
         file.write(struct.pack("<II", len(data), _BIN) + data)

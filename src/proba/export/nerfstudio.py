@@ -17,12 +17,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from proba.export.depth import depth_maps
 from proba.export.photo_files import LinkMode, PhotoSource, add_photo, any_masks, exported_name, save_mask
 from proba.geometry.axes import OPENGL_FROM_OPENCV
-from proba.io.atomic import atomic_path, atomic_write_text
+from proba.io.atomic import atomic_file, atomic_write_text
 from proba.io.names import safe_relative_path
 from proba.io.ply import write_ply
 from proba.reconstruction import Camera, Reconstruction
@@ -71,21 +70,17 @@ def _add_files(
     add_photo(source, name, folder / files["file_path"], mode)
     if masked:
         files["mask_path"] = f"masks/{exported_name(name)}.png"
-        save_mask(_mask(source, name, folder / files["file_path"]), folder / files["mask_path"])
+        save_mask(_mask(source, name), folder / files["mask_path"])
     depth, _ = depth_maps(reconstruction, n, max_side_px=DEPTH_SIDE_PX)
-    with atomic_path(folder / files["depth_file_path"]) as temporary:
-        np.save(temporary, (DEPTH_UNITS * depth).astype(np.float32))
+    with atomic_file(folder / files["depth_file_path"]) as file:
+        np.save(file, (DEPTH_UNITS * depth).astype(np.float32))
     return files
 
 
-def _mask(source: PhotoSource, name: str, exported: Path) -> np.ndarray:  # [h, w] bool
+def _mask(source: PhotoSource, name: str) -> np.ndarray:  # [h, w] bool
     """The mask of a photo; all of it where there is none."""
-    if source.mask_path(name) is not None:
-        mask = source.read(name)[1]
-        if mask is not None:
-            return mask
-    with Image.open(exported) as image:
-        return np.ones(image.size[::-1], bool)
+    rgb, mask = source.read(name)
+    return np.ones(rgb.shape[:2], bool) if mask is None or source.mask_path(name) is None else mask
 
 
 def _lens(camera: Camera) -> dict[str, float | int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -12,9 +13,10 @@ import numpy as np
 from PIL import Image
 
 from proba.errors import InputError
-from proba.io.atomic import atomic_path
+from proba.io.atomic import atomic_file, atomic_path
 from proba.io.images import UNREADABLE, mask_files, mask_of_photo, read_photo
 from proba.io.names import is_safe_name, safe_relative_path
+from proba.io.picture_files import write_picture
 
 LinkMode = Literal["copy", "hardlink", "symlink"]
 ORIENTATION = 0x0112  # EXIF tag; 1 means that the photo is stored as it is shown
@@ -75,22 +77,18 @@ def add_photo(source: PhotoSource, name: str, target: Path, mode: LinkMode) -> N
         keep_alpha = mask is not None and source.mask_path(name) is None and target.suffix.lower() == ".png"
         save_picture(np.dstack([rgb, np.uint8(255) * mask]) if mask is not None and keep_alpha else rgb, target)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
     if mode != "copy":
-        target.unlink(missing_ok=True)
-        try:
-            (os.link if mode == "hardlink" else os.symlink)(photo.resolve(), target)
+        with suppress(OSError), atomic_path(target) as temporary:
+            temporary.unlink()
+            (os.link if mode == "hardlink" else os.symlink)(photo.resolve(), temporary)
             return
-        except OSError:
-            pass
-    with atomic_path(target) as temporary:
-        shutil.copyfile(photo, temporary)
+    with open(photo, "rb") as content, atomic_file(target) as file:
+        shutil.copyfileobj(content, file)
 
 
 def save_picture(pixels: np.ndarray, target: Path) -> None:
     """Write pixels [h, w] or [h, w, 3 or 4] in the format of the file name."""
-    with atomic_path(target) as temporary:
-        Image.fromarray(pixels).save(temporary, quality=JPEG_QUALITY)
+    write_picture(target, Image.fromarray(pixels), quality=JPEG_QUALITY)
 
 
 def save_mask(mask: np.ndarray, target: Path) -> None:

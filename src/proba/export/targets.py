@@ -17,6 +17,7 @@ from proba.export.photo_files import LinkMode, photo_source
 from proba.export.splat import write_splat
 from proba.export.tum import write_tum
 from proba.export.undistorted import write_undistorted
+from proba.io.atomic import all_or_nothing
 from proba.io.colmap import write_colmap
 from proba.io.ply import write_ply
 from proba.point_cloud import Cloud, point_cloud
@@ -196,4 +197,5 @@ def export(
     )
     if job.out.is_file():
         raise InputError(f"{out} is a file. Give a folder to write to.")
-    return TARGETS[to].write(job) or []
+    with all_or_nothing():
+        return TARGETS[to].write(job) or []

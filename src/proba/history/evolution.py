@@ -13,16 +13,16 @@ The frames are aligned to the refined result, so that playback shows what the so
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
-from proba.errors import InputError
 from proba.geometry.sim3 import Sim3
-from proba.io.atomic import atomic_path
+from proba.io.names import check_name
+from proba.io.npz import read_npz, write_npz
+from proba.io.reading import MAX_SIDE_PX, parse_json, reading, whole_number, whole_numbers
 
 EVOLUTION_FILE = "evolution.npz"
 VERSION = 1
@@ -189,26 +189,62 @@ def save_evolutions(path: str | Path, evolutions: Sequence[Evolution]) -> None:
                 value = [asdict(world) for world in value]
             is_array = isinstance(value, np.ndarray)
             arrays[f"{field.name}_{k}"] = value if is_array else np.array(json.dumps(value))
-    with atomic_path(path) as temporary:
-        np.savez(temporary, **arrays)  # type: ignore[arg-type]
+    write_npz(path, arrays)
 
 
 def load_evolutions(path: str | Path) -> list[Evolution]:
     """The histories of all pieces."""
     path = Path(path)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            if header["version"] != VERSION:
-                raise ValueError(f"version {header['version']}, not {VERSION}")
-            names = [field.name for field in fields(Evolution)]
-            pieces = [{name: _value(file[f"{name}_{k}"]) for name in names} for k in range(header["pieces"])]
-            for piece in pieces:
-                piece["worlds"] = [WorldHistory(**world) for world in piece["worlds"]]
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is damaged or of another version ({error}). Delete it, or run again.") from error
-    return [Evolution(**piece) for piece in pieces]
+    with reading(path, "the history of a solve in this version", "It is damaged or old: delete it, or run again."):
+        file = read_npz(path)
+        header = parse_json(str(file["header"]))
+        if header["version"] != VERSION:
+            raise ValueError(f"version {header['version']}, not {VERSION}")
+        names = [field.name for field in fields(Evolution)]
+        count = whole_number(header["pieces"], "the number of pieces", 0, len(file))
+        pieces = [{name: _value(file[f"{name}_{k}"]) for name in names} for k in range(count)]
+        for piece in pieces:
+            piece["worlds"] = [_checked_world(WorldHistory(**world)) for world in piece["worlds"]]
+        return [_checked(Evolution(**piece)) for piece in pieces]
 
 
 def _value(array: np.ndarray):
-    return json.loads(str(array)) if array.dtype.kind == "U" else array
+    return parse_json(str(array)) if array.dtype.kind == "U" else array
+
+
+def _checked(evolution: Evolution) -> Evolution:
+    """The same, after a look at all shapes and numbers; ValueError says what is wrong."""
+    names = [check_name(name) for name in evolution.image_names]
+    n, frames = len(names), len(evolution.world)
+    n_edges, n_points = len(evolution.edges), len(evolution.point_image)
+    if not frames or not n:
+        raise ValueError("it has no frames")
+    for name, shape in (
+        ("size_px", (n, 2)), ("edges", (n_edges, 2)), ("point_image", (n_points,)), ("point_xy", (n_points, 2)),
+        ("world", (frames,)), ("iteration", (frames,)), ("loss", (frames,)), ("cam_from_world", (frames, n, 3, 4)),
+        ("tan", (frames, n)), ("edge_weight", (frames, n_edges)), ("log_depth", (frames, n_points)),
+        ("log_sigma", (frames, n_points)),
+    ):  # fmt: skip
+        array = getattr(evolution, name)
+        if array.shape != shape or array.dtype.kind not in "fiu":
+            raise ValueError(f"{name} has the shape {array.shape}, not {shape}")
+        if name not in ("loss", "log_sigma") and not np.isfinite(array).all():
+            raise ValueError(f"{name} is not finite")
+    evolution.size_px = whole_numbers(evolution.size_px, "size_px", 1, MAX_SIDE_PX)
+    evolution.edges = whole_numbers(evolution.edges, "edges", 0, n - 1)
+    evolution.point_image = whole_numbers(evolution.point_image, "point_image", 0, n - 1)
+    evolution.world = whole_numbers(evolution.world, "world", -1, len(evolution.worlds) - 1)
+    evolution.iteration = whole_numbers(evolution.iteration, "iteration", 0, 1 << 40)
+    if not (evolution.tan > 0).all():
+        raise ValueError("a field of view is not positive")
+    return evolution
+
+
+def _checked_world(world: WorldHistory) -> WorldHistory:
+    check_name(world.name)
+    if not (isinstance(world.chosen, bool) and isinstance(world.cold, bool)):
+        raise ValueError(f"whether the world {world.name} was chosen or cold is not told")
+    for number in (world.loss, world.pruned_at, world.epipolar_share):
+        if number is not None and not isinstance(number, (int, float)):
+            raise ValueError(f"a number of the world {world.name} is {number!r}"[:200])
+    return world

@@ -2,131 +2,112 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-import tempfile
 import warnings
 from pathlib import Path
 
 import numpy as np
-import pycolmap
+from scipy.spatial.transform import Rotation
 
 from proba.errors import InputError
+from proba.io.colmap_model import (
+    KEYPOINT,
+    MODEL_IDS,
+    MODELS,
+    NO_POINT,
+    ColmapCamera,
+    ColmapImage,
+    ColmapModel,
+    ColmapPoints,
+    find_model,
+    read_model,
+)
+from proba.io.colmap_writer import write_model
+from proba.io.names import safe_relative_path
+from proba.io.reading import reading
 from proba.reconstruction import Camera, Points, Reconstruction
 
-pycolmap.logging.minloglevel = int(pycolmap.logging.ERROR)
-
-MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
+KEPT_MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 
 
 def write_colmap(reconstruction: Reconstruction, folder: str | Path, *, text: bool = False) -> None:
     """Write cameras, images, points3D (and COLMAP 3.12's rigs and frames) into a folder, as .bin or .txt files."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    model = to_pycolmap(reconstruction)
-    with tempfile.TemporaryDirectory(prefix=".colmap-", dir=folder) as temporary:
-        (model.write_text if text else model.write_binary)(temporary)
-        for file in Path(temporary).iterdir():
-            os.replace(file, folder / file.name)
+    write_model(_to_model(reconstruction), Path(folder), text=text)
 
 
-def to_pycolmap(reconstruction: Reconstruction) -> pycolmap.Reconstruction:
-    """The same reconstruction as a pycolmap object."""
-    model = pycolmap.Reconstruction()
-    for k, camera in enumerate(reconstruction.cameras):
-        model.add_camera_with_trivial_rig(
-            pycolmap.Camera(
-                camera_id=k + 1,
-                model=camera.model,
-                width=camera.width,
-                height=camera.height,
-                params=np.asarray(camera.params, np.float64),
-            )
-        )
+def _to_model(reconstruction: Reconstruction) -> ColmapModel:
     points = reconstruction.points
-    index_in_image = np.zeros(len(points.obs_image), np.int64)  # [K]
     by_image = np.argsort(points.obs_image, kind="stable")
-    bounds = np.searchsorted(points.obs_image[by_image], np.arange(len(reconstruction.image_names) + 1))  # [N + 1]
+    bounds = np.searchsorted(points.obs_image[by_image], np.arange(len(reconstruction) + 1))  # [N + 1]
+    quaternion = Rotation.from_matrix(reconstruction.cam_from_world[:, :3, :3]).as_quat(canonical=True)  # [N, 4] xyzw
+    images = {}
     for n, name in enumerate(reconstruction.image_names):
         seen = by_image[bounds[n] : bounds[n + 1]]
-        index_in_image[seen] = np.arange(len(seen))
-        image = pycolmap.Image(
-            name=name,
-            keypoints=points.obs_xy[seen].astype(np.float64).reshape(-1, 2),
+        keypoints = np.zeros(len(seen), KEYPOINT)
+        keypoints["xy"], keypoints["point"] = points.obs_xy[seen], points.obs_point[seen] + 1
+        images[n + 1] = ColmapImage(
             camera_id=int(reconstruction.camera_of_image[n]) + 1,
-            image_id=n + 1,
+            name=str(safe_relative_path(name)),
+            quaternion=quaternion[n, [3, 0, 1, 2]],
+            translation=reconstruction.cam_from_world[n, :3, 3],
+            keypoints=keypoints,
         )
-        pose = reconstruction.cam_from_world[n]
-        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pycolmap.Rotation3d(pose[:3, :3]), pose[:3, 3]))
-    _add_points(model, points, index_in_image)
-    return model
-
-
-def _add_points(model: pycolmap.Reconstruction, points: Points, index_in_image: np.ndarray) -> None:
-    order = np.argsort(points.obs_point, kind="stable")
-    bounds = np.searchsorted(points.obs_point[order], np.arange(len(points.xyz) + 1)).tolist()
-    elements = [
-        pycolmap.TrackElement(image + 1, index)
-        for image, index in zip(points.obs_image[order].tolist(), index_in_image[order].tolist(), strict=True)
-    ]
-    for p, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        model.add_point3D(points.xyz[p], pycolmap.Track(elements[begin:end]), points.rgb[p])
-    for point, error_px in zip(model.points3D.values(), _in_map_order(model, points.error_px), strict=True):
-        if np.isfinite(error_px):
-            point.error = error_px
-
-
-def _in_map_order(model: pycolmap.Reconstruction, values: np.ndarray) -> np.ndarray:
-    """Values by point, ids from 1, in the order in which the model lists its points; looking up each id is slow."""
-    return values[np.fromiter(model.points3D.keys(), np.int64, len(values)) - 1]
+    return ColmapModel(
+        cameras={
+            k + 1: ColmapCamera(MODELS[MODEL_IDS[c.model]], c.width, c.height, np.asarray(c.params, np.float64))
+            for k, c in enumerate(reconstruction.cameras)
+        },
+        images=images,
+        points=ColmapPoints(
+            ids=np.arange(1, len(points.xyz) + 1, dtype=np.uint64),
+            xyz=points.xyz,
+            rgb=points.rgb,
+            error=np.where(np.isfinite(points.error_px), points.error_px, -1.0),
+        ),
+    )
 
 
 def read_colmap(folder: str | Path) -> Reconstruction:
     """Read a COLMAP model, binary or text. What COLMAP does not store (uncertainties, maps) is NaN or None."""
     folder = Path(folder)
-    if not any((folder / f"images.{kind}").is_file() for kind in ("bin", "txt")):
+    if find_model(folder) is None:
         raise InputError(f"{folder} holds no COLMAP model (images.bin or images.txt). Give e.g. DIR/sparse/0.")
-    try:
-        model = pycolmap.Reconstruction(str(folder))
-    except Exception as error:  # pycolmap raises bare RuntimeError and ValueError with C++ traces
-        reason = str(error).splitlines()[-1:]
-        raise InputError(f"The COLMAP model {folder} is damaged ({reason}). Make it again.") from error
-    images = [model.images[k] for k in sorted(model.images) if model.images[k].has_pose]
-    camera_ids = sorted(model.cameras)
-    rigid = np.array([image.cam_from_world().matrix() for image in images]).reshape(-1, 3, 4)  # [N, 3, 4]
-    cam_from_world = np.tile(np.eye(4), (len(images), 1, 1))
-    cam_from_world[:, :3] = rigid
-    return Reconstruction(
-        image_names=[image.name for image in images],
-        cameras=[_camera(model.cameras[k]) for k in camera_ids],
-        camera_of_image=np.array([camera_ids.index(image.camera_id) for image in images], np.int64),
-        cam_from_world=cam_from_world,
-        pose_std=np.full((len(images), 6), np.nan),
-        points=_points(model, images),
-    )
+    with reading(folder, "a COLMAP model that can be read", "It is damaged: make it again."):
+        model = read_model(folder)
+        camera_index = {key: k for k, key in enumerate(model.cameras)}
+        images = list(model.images.values())
+        if not images:
+            raise ValueError("it has no image with a pose")
+        return Reconstruction(
+            image_names=[image.name for image in images],
+            cameras=[_camera(camera) for camera in model.cameras.values()],
+            camera_of_image=np.array([camera_index[image.camera_id] for image in images], np.int64),
+            cam_from_world=np.array([image.cam_from_world for image in images]).reshape(-1, 4, 4),
+            pose_std=np.full((len(images), 6), np.nan),
+            points=_points(model, images),
+        )
 
 
-def _camera(camera: pycolmap.Camera) -> Camera:
-    if camera.model.name in MODELS:
-        model, params = camera.model.name, list(camera.params)
-    else:
-        warnings.warn(f"Camera model {camera.model.name} is read as PINHOLE, without its distortion.", stacklevel=3)
-        model = "PINHOLE"
-        params = [camera.focal_length_x, camera.focal_length_y, camera.principal_point_x, camera.principal_point_y]
-    return Camera(model=model, width=camera.width, height=camera.height, params=np.array(params, np.float64))
+def _camera(camera: ColmapCamera) -> Camera:
+    name, params = camera.model.name, camera.params
+    if name not in KEPT_MODELS:
+        warnings.warn(f"Camera model {name} is read as PINHOLE, without its distortion.", stacklevel=3)
+        name, params = "PINHOLE", camera.pinhole
+    return Camera(model=name, width=camera.width, height=camera.height, params=np.array(params, np.float64))
 
 
-def _points(model: pycolmap.Reconstruction, images: list[pycolmap.Image]) -> Points:
-    listed = sorted(model.points3D.items(), key=lambda item: item[0])
-    ids = np.array([point_id for point_id, _ in listed], np.int64)  # [P], ascending
-    seen = [list(image.get_observation_points2D()) for image in images]
-    obs_id = np.array([point.point3D_id for points in seen for point in points], np.int64)  # [K]
+def _points(model: ColmapModel, images: list[ColmapImage]) -> Points:
+    points = model.points
+    seen = [image.keypoints[image.keypoints["point"] != NO_POINT] for image in images]
+    observed = np.concatenate(seen or [np.zeros(0, KEYPOINT)])  # [K]
+    obs_point = np.searchsorted(points.ids, observed["point"])  # [K]
+    if not np.isin(observed["point"], points.ids).all():
+        raise ValueError("images see points that points3D does not have")
     return Points(
-        xyz=np.array([point.xyz for _, point in listed], np.float64).reshape(-1, 3),
-        rgb=np.array([point.color for _, point in listed], np.uint8).reshape(-1, 3),
-        sigma=np.full(len(listed), np.nan),
-        error_px=np.array([point.error for _, point in listed], np.float64),
-        obs_point=np.searchsorted(ids, obs_id),
-        obs_image=np.repeat(np.arange(len(images)), [len(points) for points in seen]),
-        obs_xy=np.array([point.xy for points in seen for point in points], np.float32).reshape(-1, 2),
+        xyz=points.xyz,
+        rgb=points.rgb,
+        sigma=np.full(len(points.ids), np.nan),
+        error_px=points.error,
+        obs_point=obs_point,
+        obs_image=np.repeat(np.arange(len(images)), [len(keypoints) for keypoints in seen]),
+        obs_xy=observed["xy"].astype(np.float32).reshape(-1, 2),
     )

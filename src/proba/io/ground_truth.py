@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from proba.errors import InputError
 from proba.geometry.camera import undistort
 from proba.io.atomic import atomic_write_text
+from proba.io.colmap_model import read_model
+from proba.io.names import check_name
 from proba.io.ply import read_ply, write_ply
+from proba.io.reading import MAX_SIDE_PX, read_json, reading, whole_numbers
 
 COLMAP_FILES = ("images.bin", "images.txt")
+MAX_COORDINATE = 1e12
+MIN_DETERMINANT = 1e-9
 ADVICE = (
     "Give a gt.json (cameras with image, width, height, fx, fy, cx, cy, R, t), a nerfstudio transforms.json, "
     "or the folder of a COLMAP model."
@@ -62,15 +67,13 @@ def load_ground_truth(path: str | Path) -> GroundTruth:
         if path.name in COLMAP_FILES:
             return _load_colmap(path.parent)
         raise InputError(f"{path} is no ground truth. {ADVICE}")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path, "ground truth that can be read", ADVICE):
+        content = read_json(path)
         if "cameras" in content:
-            return _from_gt_json(content, path.parent)
+            return _checked(_from_gt_json(content, path.parent))
         if "frames" in content:
-            return _from_nerfstudio(content, path.parent)
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as ground truth ({error!r}). {ADVICE}") from error
-    raise InputError(f"{path} has neither `cameras` nor `frames`. {ADVICE}")
+            return _checked(_from_nerfstudio(content, path.parent))
+        raise ValueError("it has neither `cameras` nor `frames`")
 
 
 def save_ground_truth(truth: GroundTruth, path: str | Path) -> None:
@@ -112,13 +115,10 @@ def true_points(truth: GroundTruth, max_points: int = 1_000_000) -> np.ndarray |
 def _lift_depth(truth: GroundTruth, n: int, path: Path, max_points: int) -> np.ndarray:  # [P, 3]
     from PIL import Image  # only depth images need it
 
-    try:
-        with Image.open(path) as image:
-            depth = np.asarray(image).astype(np.float64) * truth.depth_units_per_count  # [H, W]
-    except OSError as error:
-        raise InputError(
-            f"The depth image {path} cannot be read ({error}). Restore it, or remove its entry."
-        ) from error
+    with reading(path, "a depth image", "Restore it, or remove its entry."), Image.open(path) as image:
+        depth = np.asarray(image).astype(np.float64) * truth.depth_units_per_count  # [H, W]
+        if depth.ndim != 2:
+            raise ValueError("it has colours")
     rows, columns = np.nonzero(depth > 0)
     step = max(1, -(-len(rows) // max(max_points, 1)))
     rows, columns = rows[::step], columns[::step]
@@ -157,15 +157,15 @@ def _from_gt_json(content: dict, folder: Path) -> GroundTruth:
     units = str(content.get("units", ""))
     depth_scale = re.search(r"depth[^;]*/\s*([\d.]+)", units)  # "metres; depth png uint16 /5000"
     distortion = np.array([(list(c.get("dist") or []) + [0.0] * 5)[:5] for c in cameras], np.float64)  # [N, 5]
-    depth = [folder / c["depth"] if c.get("depth") else None for c in cameras]
+    depth = [folder / check_name(c["depth"]) if c.get("depth") else None for c in cameras]
     return GroundTruth(
-        names=[str(c["image"]) for c in cameras],
+        names=[c["image"] for c in cameras],
         cam_from_world=_rigid(np.array([c["R"] for c in cameras], np.float64), np.array([c["t"] for c in cameras])),
         intrinsics=intrinsics,
         width=np.array([c["width"] for c in cameras]),
         height=np.array([c["height"] for c in cameras]),
         metres_per_unit=_metres_per_unit(units),
-        points=read_ply(folder / content["cloud"])["xyz"] if content.get("cloud") else None,
+        points=read_ply(folder / check_name(content["cloud"]))["xyz"] if content.get("cloud") else None,
         distortion=distortion if distortion.any() else None,
         depth_paths=depth if any(depth) else None,
         depth_units_per_count=1 / float(depth_scale.group(1)) if depth_scale else 1.0,
@@ -183,12 +183,19 @@ def _from_nerfstudio(content: dict, folder: Path) -> GroundTruth:
     intrinsics, sizes = zip(*(_nerfstudio_lens({**content, **frame}, folder) for frame in frames), strict=True)
     width, height = np.array(sizes).T
     return GroundTruth(
-        names=[str(frame.get("image_name", frame["file_path"])).removeprefix("./") for frame in frames],
+        names=[_frame_name(frame) for frame in frames],
         cam_from_world=_rigid(rotation.transpose(0, 2, 1), translation),
         intrinsics=np.array(intrinsics, np.float64),
         width=width,
         height=height,
     )
+
+
+def _frame_name(frame: dict) -> str:
+    """The image's name; a path may lead up from the file and down into the folder of the photos, of which only the
+    way down counts."""
+    parts = PurePosixPath(str(frame.get("image_name", frame["file_path"])).replace("\\", "/")).parts
+    return "/".join(part for part in parts if part not in ("..", "/"))
 
 
 def _nerfstudio_lens(entry: dict, folder: Path) -> tuple[list[float], tuple[int, int]]:
@@ -212,73 +219,44 @@ def _image_size(path: Path) -> tuple[int, int]:
 
 
 def _load_colmap(folder: Path) -> GroundTruth:
-    """Text files are read here and not by pycolmap, which refuses models whose tracks name images that were removed."""
-    import pycolmap  # slow to import
-
-    try:
-        if not (folder / "images.bin").is_file():
-            return _from_colmap_text(folder)
-        model = pycolmap.Reconstruction(str(folder))
-    except Exception as error:  # pycolmap raises bare RuntimeError and ValueError with C++ traces
-        raise InputError(f"{folder} is no readable COLMAP model ({str(error).splitlines()[-1:]}). {ADVICE}") from error
-    posed = [image for image in model.images.values() if image.has_pose]
-    rigid = np.array([image.cam_from_world().matrix() for image in posed]).reshape(-1, 3, 4)  # [N, 3, 4]
-    points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
-    cameras = [model.cameras[image.camera_id] for image in posed]
-    return _from_colmap(
-        folder, [image.name for image in posed], _rigid(rigid[:, :, :3], rigid[:, :, 3]), cameras, points
-    )
-
-
-def _from_colmap_text(folder: Path) -> GroundTruth:
-    import pycolmap
-
-    cameras = {}
-    for line in _data_lines(folder / "cameras.txt"):
-        camera_id, model, width, height, *params = line.split()
-        cameras[camera_id] = pycolmap.Camera(
-            model=model, width=int(width), height=int(height), params=np.array(params, np.float64)
+    """Only poses, cameras and points are used: tracks may name images that were removed."""
+    with reading(folder, "a COLMAP model that can be read", ADVICE):
+        model = read_model(folder)
+        images = sorted(model.images.values(), key=lambda image: image.name)
+        if not images:
+            raise ValueError("it has no image with a pose")
+        cameras = [model.cameras[image.camera_id] for image in images]
+        return GroundTruth(
+            names=[image.name for image in images],
+            cam_from_world=np.array([image.cam_from_world for image in images]),
+            intrinsics=np.array([camera.pinhole for camera in cameras]),
+            width=np.array([camera.width for camera in cameras]),
+            height=np.array([camera.height for camera in cameras]),
+            points=model.points.xyz if len(model.points.xyz) else None,
         )
-    fields = [line.split(maxsplit=9) for line in _data_lines(folder / "images.txt") if _is_image_line(line)]
-    quaternion = np.array([f[1:5] for f in fields], np.float64).reshape(-1, 4)  # [N, 4] wxyz
-    rotation = np.array([pycolmap.Rotation3d(q[[1, 2, 3, 0]]).matrix() for q in quaternion]).reshape(-1, 3, 3)
-    translation = np.array([f[5:8] for f in fields], np.float64).reshape(-1, 3)
-    lines = _data_lines(folder / "points3D.txt") if (folder / "points3D.txt").is_file() else []
-    points = np.array([line.split(maxsplit=4)[1:4] for line in lines], np.float64).reshape(-1, 3)
-    used = [cameras[f[8]] for f in fields]
-    return _from_colmap(folder, [f[9] for f in fields], _rigid(rotation, translation), used, points)
 
 
-def _data_lines(path: Path) -> list[str]:
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def _is_image_line(line: str) -> bool:
-    """Whether it is an image, not the list of numbers that is its observations; some files leave those lines out."""
-    fields = line.split()
-    try:
-        return len(fields) >= 10 and not np.isfinite(float(fields[9]))
-    except ValueError:
-        return True
-
-
-def _from_colmap(
-    folder: Path, names: list[str], cam_from_world: np.ndarray, cameras: list, points: np.ndarray
-) -> GroundTruth:
-    if not names:
-        raise InputError(f"The COLMAP model {folder} has no image with a pose. {ADVICE}")
-    order = np.argsort(names)
-    cameras = [cameras[k] for k in order]
-    lens = [[c.focal_length_x, c.focal_length_y, c.principal_point_x, c.principal_point_y] for c in cameras]
-    return GroundTruth(
-        names=[names[k] for k in order],
-        cam_from_world=cam_from_world[order],
-        intrinsics=np.array(lens, np.float64),
-        width=np.array([c.width for c in cameras]),
-        height=np.array([c.height for c in cameras]),
-        points=points if len(points) else None,
-    )
+def _checked(truth: GroundTruth) -> GroundTruth:
+    """The same, after a look at every number; ValueError says which is wrong."""
+    for name in truth.names:
+        check_name(name)
+    if len(set(truth.names)) < len(truth.names):
+        raise ValueError("two images have one name")
+    if not (np.abs(truth.cam_from_world) < MAX_COORDINATE).all():
+        raise ValueError("a pose is not finite")
+    if not (np.abs(np.linalg.det(truth.cam_from_world[:, :3, :3])) > MIN_DETERMINANT).all():
+        raise ValueError("a rotation is none")
+    if not (np.isfinite(truth.intrinsics).all() and (truth.intrinsics[:, :2] > 0).all()):
+        raise ValueError("a focal length is not positive or not finite")
+    truth.width = whole_numbers(truth.width, "the widths", 1, MAX_SIDE_PX)
+    truth.height = whole_numbers(truth.height, "the heights", 1, MAX_SIDE_PX)
+    if truth.distortion is not None and not np.isfinite(truth.distortion).all():
+        raise ValueError("a distortion is not finite")
+    if not (np.isfinite(truth.depth_units_per_count) and truth.depth_units_per_count > 0):
+        raise ValueError("the unit of the depth images is not positive")
+    if truth.points is not None:
+        truth.points = truth.points[(np.abs(truth.points) < MAX_COORDINATE).all(axis=1)]
+    return truth
 
 
 def _rigid(rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:  # [N, 4, 4]

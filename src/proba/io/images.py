@@ -20,6 +20,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from proba.errors import InputError
+from proba.io.names import name_problem
 from proba.matches import ImageInfo
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm"}
@@ -28,7 +29,9 @@ MIN_SIDE_PX = 32  # smaller photos cannot hold enough features to be posed
 FILM_DIAGONAL_MM = math.hypot(36, 24)  # what "35 mm equivalent" refers to
 TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 INCHES_PER_UNIT = {2: 1.0, 3: 1 / 2.54, 4: 1 / 25.4}  # EXIF FocalPlaneResolutionUnit
-UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
+UNREADABLE = Exception  # decoders answer damaged files with every kind of exception there is
+MAX_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 0)  # where Pillow refuses
+os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MAX_PIXELS))  # OpenCV would take six times as many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +251,9 @@ def _warn_unmasked(photos: Iterable[Photo], masks: Path) -> None:
 def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
     """The photo, or why it is left out."""
     name = path.relative_to(folder)
+    problem = name_problem(name.as_posix())
+    if problem:
+        return f"its name {problem}; rename it"
     try:
         content = path.read_bytes()
         if not content:

@@ -16,22 +16,31 @@ from __future__ import annotations
 import json
 import math
 import warnings
-import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from proba.errors import InputError
-from proba.io.atomic import atomic_path
+from proba.io.atomic import atomic_file
+from proba.io.matches_checks import check_distinct, checked_image, checked_matches, usable
+from proba.io.npz import read_npz
+from proba.io.reading import Allowance, parse_json, reading, whole_numbers
 from proba.matches import ImageInfo, Matches, PairMatches
 
 META_GROUP = ".proba"
 HALF_PIXEL = np.float32(0.5)  # corner0.5 = center0 + 0.5
+DAMAGED = (
+    "It is damaged, half-written or something else: run the matching again, e.g. `proba match IMAGES --out FILE`, or "
+    "`proba import`."
+)
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm"}
 
-RawMatches = dict[tuple[str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""By the names of two images: their points [M, 2] each, and scores [M]."""
+RawMatches = dict[tuple[str, str], PairMatches]
+"""By the names of two images."""
 
 
 def save_matches(path: str | Path, matches: Matches) -> None:
@@ -40,10 +49,17 @@ def save_matches(path: str | Path, matches: Matches) -> None:
     if len(set(keys)) < len(keys):
         clash = next(key for key in keys if keys.count(key) > 1)
         raise InputError(f"Two images are both called {clash!r} once '/' becomes '-'. Rename one of them.")
-    with atomic_path(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+    with new_h5(path) as file:
         write_images(file, matches.images)
         for (i, j), pair in matches.pairs.items():
             write_pair(file, matches.images[i].name, matches.images[j].name, pair)
+
+
+@contextmanager
+def new_h5(path: str | Path) -> Iterator[h5py.File]:
+    """An h5 file to write; it appears whole or not at all, also on a full disk, which HDF5 itself overlooks."""
+    with atomic_file(path, errors_at_end=True) as stream, h5py.File(stream, "w", libver="latest") as file:
+        yield file
 
 
 def write_pair(file: h5py.File, name_i: str, name_j: str, pair: PairMatches) -> None:
@@ -59,13 +75,18 @@ def load_matches(path: str | Path, images: str | Path | None = None) -> Matches:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"There is no matches file {path}. Make one with `proba match IMAGES --out {path}`.")
-    if path.suffix == ".npz":
-        return _load_npz(path)
-    try:
-        with h5py.File(path, "r") as file:
-            return _read_h5(file, path, images)
-    except (OSError, KeyError, json.JSONDecodeError) as error:
-        raise _damaged(path, error) from error
+    with reading(path, "a matches file that can be read", DAMAGED):
+        if path.suffix == ".npz":
+            matches, total = _read_npz(path)
+        else:
+            with h5py.File(path, "r") as file:
+                matches, total = _read_h5(file, path, images)
+    dropped = total - sum(len(pair.scores) for pair in matches.pairs.values())
+    if dropped:
+        warnings.warn(
+            f"{path}: left out {dropped} matches with NaN or infinite values or far outside their images.", stacklevel=2
+        )
+    return matches
 
 
 def h5_name(image_name: str) -> str:
@@ -83,58 +104,85 @@ def write_images(file: h5py.File, images: list[ImageInfo]) -> None:
     group["images"] = json.dumps([vars(image) for image in images])
 
 
-def read_images(file: h5py.File) -> list[ImageInfo] | None:
+def read_images(file: h5py.File, allowance: Allowance) -> list[ImageInfo] | None:
     """The images of an open h5 file, None if it was not written by ProBA."""
     if META_GROUP not in file:
         return None
-    return [ImageInfo(**entry) for entry in json.loads(file[META_GROUP]["images"][()])]
+    entries = parse_json(read_text(file[META_GROUP]["images"], allowance))
+    names = {field.name for field in fields(ImageInfo)}
+    images = [checked_image(**{key: value for key, value in entry.items() if key in names}) for entry in entries]
+    check_distinct(images)
+    return images
 
 
-def _read_h5(file: h5py.File, path: Path, images: str | Path | None) -> Matches:
+def _read_h5(file: h5py.File, path: Path, images: str | Path | None) -> tuple[Matches, int]:
+    """The matches, and how many there were before the unusable ones were left out."""
+    allowance = Allowance(path)
     raw: RawMatches = {}
-    for name0, group0 in file.items():
+    for name0, group0 in own_items(file):
         if name0 == META_GROUP:
             continue
-        for name1, group in group0.items() if isinstance(group0, h5py.Group) else ():
+        for name1, group in own_items(group0) if isinstance(group0, h5py.Group) else ():
             if isinstance(group, h5py.Group) and name0 != name1:
-                raw[name0, name1] = _read_pair(group, path)
+                raw[name0, name1] = read_pair(group, allowance)
     if not raw and META_GROUP not in file:
         raise InputError(
             f"{path} holds no groups name0/name1/keypoints0. Give a dense hloc matches file, "
             "or make one with `proba match`."
         )
-    infos = read_images(file)
+    infos = read_images(file, allowance)
     if not infos and images is not None:
         infos, raw = _with_photos(raw, Path(images))
     infos = infos or _guess_images(raw, path)
     index = {h5_name(info.name): k for k, info in enumerate(infos)}
     matches = Matches(images=infos)
-    dropped = 0
-    for (name0, name1), (points0, points1, scores) in raw.items():
+    for (name0, name1), pair in raw.items():
         if name0 not in index or name1 not in index:
             missing = name0 if name0 not in index else name1
             raise InputError(f"{path} has matches of {missing!r}, which is not among its images. Match again.")
-        good = np.isfinite(points0).all(1) & np.isfinite(points1).all(1) & np.isfinite(scores)  # [M]
-        dropped += int((~good).sum())
-        matches.add(index[name0], index[name1], points0[good], points1[good], scores[good])
-    _warn_dropped(path, dropped)
-    return matches
+        i, j = index[name0], index[name1]
+        matches.add(i, j, *usable(pair, infos[i], infos[j]))
+    return matches, sum(len(pair.scores) for pair in raw.values())
 
 
-def _read_pair(group: h5py.Group, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def own_items(group: h5py.Group) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
+    """What a group holds itself: links may lead to other files, or round in circles."""
+    for name in group:
+        if isinstance(group.get(name, getlink=True), h5py.HardLink):
+            yield name, group[name]
+
+
+def read_dataset(group: h5py.Group, name: str, allowance: Allowance) -> np.ndarray:
+    """The numbers of a dataset, after a look at how many there are."""
+    dataset = group[name]
+    if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in "fiu":
+        raise ValueError(f"{group.name}/{name} holds no numbers")
+    allowance.take(dataset.nbytes)
+    return dataset[()]
+
+
+def read_text(dataset: h5py.Dataset, allowance: Allowance) -> bytes:
+    """The text of a dataset that holds one."""
+    if not isinstance(dataset, h5py.Dataset) or dataset.shape != ():
+        raise ValueError("what should be a text is none")
+    allowance.take(dataset.nbytes)
+    text = dataset[()]
+    if not isinstance(text, bytes):
+        raise ValueError(f"{dataset.name} holds no text")
+    return text
+
+
+def read_pair(group: h5py.Group, allowance: Allowance) -> PairMatches:
+    """The matches of a pair's group, in our pixels."""
     if "keypoints0" not in group:
         raise InputError(
-            f"{path} has the pair {group.name} without keypoints0. hloc's sparse matches keep the keypoints in "
-            "a second file: import both, or give a dense matches file."
+            f"{group.file.filename} has the pair {group.name} without keypoints0. hloc's sparse matches keep the "
+            "keypoints in a second file: import both, or give a dense matches file."
         )
-    points0 = np.asarray(group["keypoints0"], np.float32) + HALF_PIXEL  # [M, 2]
-    points1 = np.asarray(group["keypoints1"], np.float32) + HALF_PIXEL  # [M, 2]
-    scores = np.asarray(group["scores"], np.float32) if "scores" in group else np.ones(len(points0), np.float32)
-    if not (points0.ndim == 2 and points0.shape[1] == 2 and points0.shape == points1.shape):
-        raise _damaged(path, f"pair {group.name} has shapes {points0.shape} and {points1.shape}")
-    if scores.shape != points0.shape[:1]:
-        raise _damaged(path, f"pair {group.name} has {len(points0)} matches and scores of shape {scores.shape}")
-    return points0, points1, scores
+    points = [read_dataset(group, f"keypoints{k}", allowance) for k in (0, 1)]
+    scores = read_dataset(group, "scores", allowance) if "scores" in group else None
+    pair = checked_matches(points[0], points[1], scores, f"the pair {group.name}")
+    return PairMatches(pair.points_i + HALF_PIXEL, pair.points_j + HALF_PIXEL, pair.scores)
 
 
 def _guess_images(raw: RawMatches, path: Path) -> list[ImageInfo]:
@@ -143,8 +191,7 @@ def _guess_images(raw: RawMatches, path: Path) -> list[ImageInfo]:
     extent = {key: np.zeros(2) for key in keys}
     for pair, points in raw.items():
         for key, xy in zip(pair, points[:2], strict=True):
-            if len(xy):
-                extent[key] = np.fmax(extent[key], np.nanmax(np.where(np.isfinite(xy), xy, np.nan), axis=0))
+            extent[key] = np.max(np.where(np.isfinite(xy), xy, 0.0), axis=0, initial=0.0).clip(min=extent[key])
     # A common extent, because one camera is likelier than many and a wrong centre biases the poses.
     width, height = (max(1, math.ceil(side)) for side in np.max(list(extent.values()), axis=0))
     warnings.warn(
@@ -152,7 +199,7 @@ def _guess_images(raw: RawMatches, path: Path) -> list[ImageInfo]:
         "Give the image folder to read the true sizes.",
         stacklevel=4,
     )
-    return [ImageInfo(name=key, width=width, height=height) for key in keys]
+    return [checked_image(name=key, width=width, height=height) for key in keys]
 
 
 def _with_photos(raw: RawMatches, folder: Path) -> tuple[list[ImageInfo], RawMatches]:
@@ -172,11 +219,11 @@ def _with_photos(raw: RawMatches, folder: Path) -> tuple[list[ImageInfo], RawMat
         outside_stored += int((points > stored).any(1).sum())
     if outside_stored < outside_shown:
         raw = {
-            (one, other): (frame[one].to_shown(points), frame[other].to_shown(others), scores)
+            (one, other): PairMatches(frame[one].to_shown(points), frame[other].to_shown(others), scores)
             for (one, other), (points, others, scores) in raw.items()
         }
     sizes = [frame[key].shown_size for key in keys]
-    images = [ImageInfo(name=name_of[key], width=w, height=h) for key, (w, h) in zip(keys, sizes, strict=True)]
+    images = [checked_image(name=name_of[key], width=w, height=h) for key, (w, h) in zip(keys, sizes, strict=True)]
     return images, raw
 
 
@@ -195,48 +242,33 @@ def _names_in_folder(keys: list[str], folder: Path) -> dict[str, str]:
     return name_of
 
 
-def _load_npz(path: Path) -> Matches:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            data = {key: file[key] for key in file.files}
-        n = len(data["names"])
-        keys = data.get("camera_keys", np.full(n, ""))
-        focals = data.get("focal_px", np.full(n, np.nan))
-        images = [
-            ImageInfo(
-                name=str(data["names"][k]),
-                width=int(data["sizes"][k, 0]),
-                height=int(data["sizes"][k, 1]),
-                camera_key=str(keys[k]),
-                focal_px=float(focals[k]) if np.isfinite(focals[k]) else None,
-            )
-            for k in range(n)
-        ]
-        points_i, points_j = data["points_i"], data["points_j"]
-        scores = data.get("scores", np.ones(len(points_i), np.float32))
-        pairs, counts = np.asarray(data["pairs"]).reshape(-1, 2), np.asarray(data["counts"]).reshape(-1)
-    except (OSError, KeyError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
-        raise _damaged(path, error) from error
-    if not (len(points_i) == len(points_j) == len(scores) == counts.sum()) or len(pairs) != len(counts):
-        raise _damaged(path, "the lengths of pairs, counts, points_i, points_j and scores do not fit")
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= n):
-        raise _damaged(path, f"pairs name images outside 0..{n - 1}")
-    good = np.isfinite(points_i).all(1) & np.isfinite(points_j).all(1) & np.isfinite(scores)  # [M]
+def _read_npz(path: Path) -> tuple[Matches, int]:
+    """The matches, and how many there were before the unusable ones were left out."""
+    data = read_npz(path)
+    names, n = data["names"].tolist(), len(data["names"])
+    sizes = data["sizes"].reshape(n, 2).tolist()
+    keys = data["camera_keys"].tolist() if "camera_keys" in data else [""] * n
+    focals = data["focal_px"].tolist() if "focal_px" in data else [None] * n
+    images = [
+        checked_image(name=name, width=width, height=height, camera_key=key, focal_px=_known(focal))
+        for name, (width, height), key, focal in zip(names, sizes, keys, focals, strict=True)
+    ]
+    check_distinct(images)
+    points = checked_matches(data["points_i"], data["points_j"], data.get("scores"), "the file")
+    total = len(points.scores)
+    pairs = whole_numbers(data["pairs"].reshape(-1, 2), "pairs", 0, n - 1)  # [E, 2]
+    counts = whole_numbers(data["counts"].reshape(-1), "counts", 0, total)  # [E]
+    if len(pairs) != len(counts) or counts.sum() != total:
+        raise ValueError("the lengths of pairs, counts, points_i and points_j do not fit")
     matches = Matches(images=images)
-    for (i, j), start, count in zip(pairs.tolist(), np.cumsum(counts) - counts, counts, strict=True):
-        keep = np.arange(start, start + count)[good[start : start + count]]
-        matches.add(i, j, points_i[keep], points_j[keep], scores[keep])
-    _warn_dropped(path, int((~good).sum()))
-    return matches
+    start = 0
+    for (i, j), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+        part = PairMatches(*(column[start : start + count] for column in points))
+        matches.add(i, j, *usable(part, images[i], images[j]))
+        start += count
+    return matches, total
 
 
-def _warn_dropped(path: Path, dropped: int) -> None:
-    if dropped:
-        warnings.warn(f"{path}: left out {dropped} matches with NaN or infinite values.", stacklevel=4)
-
-
-def _damaged(path: Path, reason: object) -> InputError:
-    return InputError(
-        f"{path} is damaged, half-written, or not a matches file ({reason}). "
-        "Delete it and run the matching again, e.g. `proba match IMAGES --out FILE`."
-    )
+def _known(focal: object) -> object:
+    """A focal length, None where the file has NaN."""
+    return None if isinstance(focal, float) and math.isnan(focal) else focal

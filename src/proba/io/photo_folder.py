@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from proba.errors import InputError
 from proba.io.names import is_safe_name
+from proba.io.reading import read_json
 
 
 def find_photo_folder(result: Path, names: Sequence[str], given: Path | None = None) -> Path | None:
@@ -36,7 +36,7 @@ def photo_folder(result: Path, names: Sequence[str], given: Path | None = None) 
 def _remembered(result: Path) -> str | None:
     """What report.json says."""
     try:
-        remembered = json.loads((result / "report.json").read_text(encoding="utf-8")).get("image_folder")
+        remembered = read_json(result / "report.json").get("image_folder")
     except (OSError, ValueError, AttributeError):
         return None
     return remembered if isinstance(remembered, str) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from proba.errors import InputError
-from proba.io.atomic import atomic_path
+from proba.io.atomic import atomic_file
 
 _TYPES = {
     "char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "<i2", "int16": "<i2", "ushort": "<u2",
@@ -48,7 +48,7 @@ def write_vertices(path: str | Path, columns: Sequence[tuple[str, str, np.ndarra
         vertices[name] = values
     properties = "".join(f"property {_NAMES[kind]} {name}\n" for name, kind, _ in columns)
     header = f"ply\nformat binary_little_endian 1.0\nelement vertex {count}\n{properties}end_header\n"
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+    with atomic_file(path) as file:
         file.write(header.encode("ascii"))
         file.write(vertices.tobytes())
 
@@ -60,9 +60,9 @@ def read_ply(path: str | Path) -> dict[str, np.ndarray]:
         raise InputError(f"There is no point cloud {path}. Check the path.")
     with open(path, "rb") as file:
         count, dtype = _read_header(file, path)
+        if not 0 <= count * dtype.itemsize <= path.stat().st_size - file.tell():
+            raise InputError(f"{path} ends too early: it is half-written. Make it again.")
         data = file.read(count * dtype.itemsize)
-    if len(data) < count * dtype.itemsize:
-        raise InputError(f"{path} ends too early: it is half-written. Make it again.")
     vertices = np.frombuffer(data, dtype, count)
     cloud = {}
     for key, names, kind in (
@@ -95,6 +95,9 @@ def _read_header(file, path: Path) -> tuple[int, np.dtype]:
     end = elements[1] if len(elements) > 1 else len(lines)
     try:
         fields = [(line[2], _TYPES[line[1]]) for line in lines[elements[0] + 1 : end] if line[0] == "property"]
-        return int(lines[elements[0]][2]), np.dtype(fields)
+        dtype = np.dtype(fields)
+        if not dtype.itemsize:
+            raise ValueError("there are none")
+        return int(lines[elements[0]][2]), dtype
     except (KeyError, IndexError, ValueError) as error:
         raise InputError(f"{path} has vertex properties that cannot be read ({error}).") from error

@@ -9,8 +9,6 @@ DIR/maps.npz                  for each reconstruction k: `log_depth_k`, `log_var
 from __future__ import annotations
 
 import json
-import shutil
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,11 +17,17 @@ from typing import get_args
 import numpy as np
 
 from proba.errors import InputError
-from proba.io.atomic import atomic_path
+from proba.io.atomic import all_or_nothing, remove
 from proba.io.colmap import read_colmap, write_colmap
+from proba.io.names import check_name
+from proba.io.npz import read_npz, write_npz
 from proba.io.ply import write_ply
+from proba.io.reading import parse_json, reading
 from proba.point_cloud import point_cloud
 from proba.reconstruction import Edge, Note, NoteKind, Reconstruction
+
+MAX_LOG = 80.0
+"""Of depths and variances: their exponentials stay finite in float32."""
 
 
 def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str | Path) -> None:
@@ -32,15 +36,15 @@ def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str |
     if not reconstructions:
         raise InputError("There is no reconstruction to write.")
     arrays: dict[str, np.ndarray] = {}
-    for k, reconstruction in enumerate(reconstructions):
-        write_colmap(reconstruction, folder / "sparse" / str(k))
-        arrays |= _arrays(reconstruction, k)
-    for stale in _model_folders(folder)[len(reconstructions) :]:
-        shutil.rmtree(stale)
-    cloud = point_cloud(reconstructions[0])
-    write_ply(folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
-    with atomic_path(folder / "maps.npz") as temporary:
-        np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
+    with all_or_nothing():
+        for k, reconstruction in enumerate(reconstructions):
+            write_colmap(reconstruction, folder / "sparse" / str(k))
+            arrays |= _arrays(reconstruction, k)
+        cloud = point_cloud(reconstructions[0])
+        write_ply(folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
+        write_npz(folder / "maps.npz", arrays, compress=True)
+        for stale in _model_folders(folder)[len(reconstructions) :]:
+            remove(stale)
 
 
 def load_reconstruction(folder: str | Path) -> list[Reconstruction]:
@@ -52,12 +56,10 @@ def load_reconstruction(folder: str | Path) -> list[Reconstruction]:
     reconstructions = [read_colmap(model) for model in models]
     maps = folder / "maps.npz"
     if maps.is_file():
-        try:
-            with np.load(maps, allow_pickle=False) as file:
-                for k, reconstruction in enumerate(reconstructions):
-                    _fill(reconstruction, k, file)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-            raise InputError(f"{maps} is damaged ({error}). Delete it, or run again.") from error
+        with reading(maps, "what `proba` wrote", "It is damaged: delete it, or run again."):
+            file = read_npz(maps)
+            for k, reconstruction in enumerate(reconstructions):
+                _fill(reconstruction, k, file)
     return reconstructions
 
 
@@ -83,29 +85,43 @@ def _arrays(reconstruction: Reconstruction, k: int) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _fill(reconstruction: Reconstruction, k: int, file) -> None:
+def _fill(reconstruction: Reconstruction, k: int, file: dict[str, np.ndarray]) -> None:
+    """Add what COLMAP has no place for; ValueError if the arrays are not those of this reconstruction."""
     if f"pose_std_{k}" not in file:
         return
-    if len(file[f"pose_std_{k}"]) != len(reconstruction.image_names):
-        raise ValueError(f"it does not belong to sparse/{k}")
-    reconstruction.pose_std = file[f"pose_std_{k}"]
-    for camera, std in zip(reconstruction.cameras, file[f"focal_std_px_{k}"].tolist(), strict=True):
+    n_images, n_cameras = len(reconstruction), len(reconstruction.cameras)
+    reconstruction.pose_std = _shaped(file, f"pose_std_{k}", (n_images, 6))
+    for camera, std in zip(
+        reconstruction.cameras, _shaped(file, f"focal_std_px_{k}", (n_cameras,)).tolist(), strict=True
+    ):
         camera.focal_std_px = std
     if len(file[f"sigma_{k}"]) == len(reconstruction.points.xyz):
-        reconstruction.points.sigma = file[f"sigma_{k}"]
-    reconstruction.edges = [_edge(item) for item in json.loads(str(file[f"edges_{k}"]))]
-    reconstruction.notes = [_note(item) for item in json.loads(str(file[f"notes_{k}"]))]
+        reconstruction.points.sigma = _shaped(file, f"sigma_{k}", (len(reconstruction.points.xyz),))
+    reconstruction.edges = [_edge(item) for item in parse_json(str(file[f"edges_{k}"]))]
+    reconstruction.notes = [_note(item) for item in parse_json(str(file[f"notes_{k}"]))]
     reconstruction.up = "z" if f"up_{k}" in file and str(file[f"up_{k}"]) == "z" else None
     for name in ("log_depth", "log_variance"):
         if f"{name}_{k}" in file:
-            setattr(reconstruction, name, file[f"{name}_{k}"])
+            side = file[f"log_depth_{k}"].shape[-1]
+            values = _shaped(file, f"{name}_{k}", (n_images, side, side))
+            if side == 0 or not (np.abs(values) <= MAX_LOG).all():
+                raise ValueError(f"{name}_{k} is not finite")
+            setattr(reconstruction, name, values)
+
+
+def _shaped(file: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of real numbers that must have this shape."""
+    array = file[name]
+    if array.shape != shape or array.dtype.kind != "f":
+        raise ValueError(f"{name} has the shape {array.shape}, not {shape}: it does not belong to this model")
+    return array
 
 
 def _edge(item: dict) -> Edge:
     """An edge of a file; older files do not tell what a pair can explain."""
     return Edge(
-        i=str(item["i"]),
-        j=str(item["j"]),
+        i=check_name(item["i"]),
+        j=check_name(item["j"]),
         matches=int(item["matches"]),
         weight=float(item.get("weight", 1.0)),
         explainable=float(item.get("explainable", "nan")),

@@ -7,14 +7,15 @@ import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from proba.cameras import CameraSetup
 from proba.errors import InputError
 from proba.graph import ViewGraph
-from proba.io.atomic import atomic_path, atomic_write_text
+from proba.io.atomic import atomic_write_text
+from proba.io.npz import read_npz, write_npz
+from proba.io.reading import parse_json, read_json, reading
 from proba.matches import Matches
 from proba.solution import Hypothesis, Solution, SolverRun
 
@@ -74,21 +75,18 @@ class SolverFolder:
         arrays = {f"graph_{name}": getattr(graph, name) for name in _GRAPH}
         arrays |= {f"cameras_{name}": getattr(first.cameras, name) for name in _CAMERAS}
         arrays |= {name: np.stack([getattr(world, name) for world in run.solutions]) for name in _ARRAYS}
-        with atomic_path(self._file(piece, attempt)) as temporary, open(temporary, "wb") as file:
-            np.savez(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+        write_npz(self._file(piece, attempt), arrays)
 
     def load(self, piece: int, attempt: int = 0) -> SolverRun | None:
         """One run on a piece; None if there was none."""
         path = self._file(piece, attempt)
         if not path.exists():
             return None
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            header = json.loads(arrays.pop("header").tobytes())
+        with reading(path, "what a solver left", "It is damaged: run `proba solve` again."):
+            arrays = read_npz(path)
+            header = parse_json(arrays.pop("header").tobytes())
             return _run(header, arrays) if header["key"] == self.key else None
-        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-            raise InputError(f"{path} is damaged ({error}); run `proba solve` again") from error
 
     def _file(self, piece: int, attempt: int) -> Path:
         return self.path / f"piece{piece}{'-again' if attempt else ''}.npz"
@@ -99,10 +97,8 @@ def open_solver_folder(result: Path) -> SolverFolder:
     path = result / SOLVER_FOLDER
     if not (path / _RUN).is_file():
         raise InputError(f"{result} holds nothing that a solver left ({SOLVER_FOLDER}/{_RUN}); run `proba solve` first")
-    try:
-        return SolverFolder(path=path, **json.loads((path / _RUN).read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path / _RUN} is damaged ({error}); run `proba solve` again") from error
+    with reading(path / _RUN, "what a solver left", "It is damaged: run `proba solve` again."):
+        return SolverFolder(path=path, **read_json(path / _RUN))
 
 
 def hash_of(matches: Matches) -> str:

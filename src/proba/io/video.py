@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from proba.errors import InputError
+from proba.io.picture_files import write_picture
 
 SUFFIXES = {".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".mts", ".3gp"}
 FRAMES = "frames"
@@ -100,7 +101,7 @@ def _write_frames(video: Path, folder: Path, options: VideoOptions) -> int:
     for index, rgb in _decode(video):
         for number, picture in chooser.offer(index, rgb):
             path = folder / FRAME_NAME.format(number)
-            Image.fromarray(picture).save(path, quality=options.jpeg_quality, subsampling=0)
+            write_picture(path, Image.fromarray(picture), quality=options.jpeg_quality, subsampling=0)
             written.append(path)
         if len(written) > options.max_frames:
             for path in written[1::2]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-import zipfile
 from collections import OrderedDict
 from pathlib import Path
 
-import numpy as np
-
-from proba.io.atomic import atomic_path
+from proba.errors import StorageError
 from proba.io.images import Photo, load_pixels
+from proba.io.npz import read_npz, write_npz
 from proba.matching.matcher import Extractor, Features
 
 
@@ -53,14 +51,13 @@ class FeatureCache:
             return self._extract(photo)
         path = self.folder / f"{photo.digest}-{self.key}.npz"
         try:
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            pass  # not made yet, or by a run that was killed: both mean that it has to be made
+            return read_npz(path)
+        except Exception:  # not made yet, or damaged in any way: both mean that it has to be made
+            pass
         features = self._extract(photo)
         # On a full disk they are made again when needed; the journal of matches is the one to complain.
-        with contextlib.suppress(OSError), atomic_path(path) as temporary:
-            np.savez(temporary, **features)  # type: ignore[arg-type]
+        with contextlib.suppress(OSError, StorageError):
+            write_npz(path, features)
         return features
 
     def _extract(self, photo: Photo) -> Features:

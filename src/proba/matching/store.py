@@ -10,25 +10,29 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
+import os
 import struct
 import threading
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import h5py
 import numpy as np
 
 from proba.errors import InputError
-from proba.io.atomic import atomic_path
+from proba.io.atomic import storage_error
 from proba.io.images import Photo
-from proba.io.matches_h5 import HALF_PIXEL, META_GROUP, h5_name, write_images, write_pair
+from proba.io.matches_h5 import META_GROUP, h5_name, new_h5, read_pair, read_text, write_images, write_pair
+from proba.io.reading import Allowance, parse_json, reading
 from proba.matches import PairMatches
 from proba.matching.matcher import empty_matches
 
 _HEADER = struct.Struct("<II")  # length of the head, checksum of head and body
+_LONGEST_HEAD = 1 << 16
 _DATASET = "matching"  # in the h5 file's own group: what its pairs were made from
 
 
@@ -59,10 +63,11 @@ class MatchStore:
         self._place: dict[tuple[str, str, str], int] = {}
         self._lock = threading.Lock()  # readers and the writer share one file position
         path.parent.mkdir(parents=True, exist_ok=True)
-        finished = list(_records_of_h5(path)) if resume and path.exists() else []
+        finished = _records_of_h5(path) if resume and path.exists() else []
         if not resume:
             self.partial.unlink(missing_ok=True)
-        self._file: BinaryIO = open(self.partial, "a+b")  # noqa: SIM115 - held open for the whole run
+        # Without a buffer: what could not be written must not be tried again behind the next record.
+        self._file = open(self.partial, "a+b", buffering=0)  # noqa: SIM115 - held open for the whole run
         self._read_back()
         for record in finished:
             if (record.one, record.other, record.settings) not in self._place:
@@ -84,14 +89,16 @@ class MatchStore:
         points = np.hstack([record.matches.points_i, record.matches.points_j, record.matches.scores[:, None]])  # [M, 5]
         head = json.dumps([record.one, record.other, record.settings, record.kind, len(points)]).encode()
         body = points.astype("<f4").tobytes()
+        content = memoryview(_HEADER.pack(len(head), zlib.crc32(head + body)) + head + body)
         with self._lock:
-            self._file.seek(0, 2)
-            place = self._file.tell()
+            place = self._file.seek(0, 2)
             try:
-                self._file.write(_HEADER.pack(len(head), zlib.crc32(head + body)) + head + body)
-                self._file.flush()
+                while content:
+                    content = content[self._file.write(content) :]
             except OSError as error:
-                raise self._unwritable(error) from error
+                with contextlib.suppress(OSError):
+                    self._file.truncate(place)  # half a record is none
+                raise storage_error(error, self.path) or error from error
             self._place[record.one, record.other, record.settings] = place
 
     def read(self, one: Photo, other: Photo, settings: str) -> Record:
@@ -115,17 +122,14 @@ class MatchStore:
                 if (i, j) in without:
                     record = record._replace(kind="contradicted", matches=empty_matches())
                 pairs.setdefault((i, j), []).append(record)
-        try:
-            kept = self._write_h5(pairs, description)
-        except (OSError, RuntimeError) as error:  # h5py has RuntimeError for what fails when a file is closed
-            raise self._unwritable(error) from error
+        kept = self._write_h5(pairs, description)
         self._file.close()
         self.partial.unlink(missing_ok=True)
         return kept
 
     def _write_h5(self, pairs: dict[tuple[int, int], list[Record]], description: dict) -> int:
         kept = 0
-        with atomic_path(self.path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+        with new_h5(self.path) as file:
             write_images(file, [photo.info for photo in self.photos])
             for (i, j), records in sorted(pairs.items()):
                 matches = join_matches([record.matches for record in records])
@@ -144,13 +148,6 @@ class MatchStore:
             )
         return kept
 
-    def _unwritable(self, error: Exception) -> InputError:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:160]
-        return InputError(
-            f"{self.path} cannot be written ({reason}). Free some space or choose another --out; the pairs that are "
-            "finished are kept, go on with --resume."
-        )
-
     def _read_back(self) -> None:
         """Find the pairs of an earlier run; what follows the first damaged record is cut off."""
         self._file.seek(0)
@@ -168,50 +165,53 @@ def join_matches(parts: list[PairMatches]) -> PairMatches:
     return PairMatches(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else empty_matches()
 
 
-def _read_record(file: BinaryIO) -> Record | None:
+def _read_record(file: io.FileIO) -> Record | None:
     """The record at the file's position, None at the end or if it is cut off or damaged."""
     header = file.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
     length, checksum = _HEADER.unpack(header)
+    if length > _LONGEST_HEAD:
+        return None
     head = file.read(length)
     try:
-        one, other, settings, kind, count = json.loads(head)
-        body = file.read(count * 20)
+        one, other, settings, kind, count = parse_json(head)
     except (ValueError, TypeError):
         return None
-    if len(body) < count * 20 or zlib.crc32(head + body) != checksum:
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    if not isinstance(count, int) or not 0 <= 20 * count <= left:
+        return None
+    body = file.read(20 * count)
+    if zlib.crc32(head + body) != checksum:
         return None
     points = np.frombuffer(body, "<f4").reshape(count, 5)  # [M, 5]
     return Record(one, other, settings, kind, PairMatches(points[:, :2], points[:, 2:4], points[:, 4]))
 
 
-def _records_of_h5(path: Path) -> Iterator[Record]:
-    """The pairs of a finished file with what they were made from; nothing if it does not say."""
-    try:
-        with h5py.File(path, "r") as file:
-            if META_GROUP not in file or _DATASET not in file[META_GROUP]:
-                return
-            origin = json.loads(file[META_GROUP][_DATASET][()])
-            names = list(origin["digests"])
-            for i, j, parts in origin["pairs"]:
-                matches = _read_group(file, names[i], names[j])
-                start = 0
-                for settings, kind, count in parts:
-                    part = PairMatches(*(column[start : start + count] for column in matches))
-                    start += count
-                    yield Record(origin["digests"][names[i]], origin["digests"][names[j]], settings, kind, part)
-    except (OSError, KeyError, ValueError, IndexError) as error:
-        raise InputError(f"{path} is damaged or half-written ({error}). Delete it and match again.") from error
-
-
-def _read_group(file: h5py.File, name0: str, name1: str) -> PairMatches:
-    if name0 not in file or name1 not in file[name0]:
-        return empty_matches()
-    group = file[name0][name1]
-    return PairMatches(
-        group["keypoints0"][:] + HALF_PIXEL, group["keypoints1"][:] + HALF_PIXEL, np.asarray(group["scores"])
-    )
+def _records_of_h5(path: Path) -> list[Record]:
+    """The pairs of a finished file with what they were made from; none if it does not say."""
+    with (
+        reading(path, "a matches file that can be read", "Delete it and match again."),
+        h5py.File(path) as file,
+    ):
+        if META_GROUP not in file or _DATASET not in file[META_GROUP]:
+            return []
+        allowance = Allowance(path)
+        origin = parse_json(read_text(file[META_GROUP][_DATASET], allowance))
+        digests = list(origin["digests"].items())
+        records = []
+        for i, j, parts in origin["pairs"]:
+            (name_i, one), (name_j, other) = digests[i], digests[j]
+            has_matches = name_i in file and name_j in file[name_i]
+            matches = read_pair(file[name_i][name_j], allowance) if has_matches else empty_matches()
+            if sum(count for _, _, count in parts) != len(matches.scores):
+                raise ValueError(f"{name_i} and {name_j} have {len(matches.scores)} matches, which is not what it says")
+            start = 0
+            for settings, kind, count in parts:
+                part = PairMatches(*(column[start : start + count] for column in matches))
+                start += count
+                records.append(Record(str(one), str(other), str(settings), str(kind), part))
+        return records
 
 
 def _refuse_clash(photos: list[Photo]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import torch
 
 from proba.errors import InputError
+from proba.io.reading import reading
 
 State = dict
 
@@ -54,22 +54,18 @@ def load_weights(path: Path | None, *, matcher: str, download: Callable[[], Stat
 
 def read_weights(path: Path) -> State:
     """A state dict from a file, without running code that the file may hold."""
-    try:
+    with reading(path, "a weights file that can be loaded safely", "Check --weights."):
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
-        raise InputError(
-            f"{path} is not a weights file that can be loaded safely ({_one_line(error)}). Check --weights."
-        ) from error
-    if not isinstance(state, dict):
-        raise InputError(f"{path} holds no weights but a {type(state).__name__}. Check --weights.")
-    return state
+        if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+            raise ValueError(f"it holds no weights but a {type(state).__name__}")
+        return state
 
 
 def fit_weights(model: torch.nn.Module, state: State, *, matcher: str, strict: bool = True) -> None:
     """Load a state dict into a model."""
     try:
         missing, _ = model.load_state_dict(state, strict=strict)
-    except RuntimeError as error:
+    except Exception as error:  # tables of other models may hold anything
         raise InputError(f"These weights are not those of {matcher} ({_one_line(error)}). Check --weights.") from error
     absent = set(missing) & {name for name, _ in model.named_parameters()}
     if absent:

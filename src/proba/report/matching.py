@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import h5py
 
-from proba.io.matches_h5 import META_GROUP
+from proba.io.matches_h5 import DAMAGED, META_GROUP, read_text
+from proba.io.reading import Allowance, parse_json, reading
 
 
 def matching_facts(path: Path) -> dict | None:
     """Matchers, and pairs tried and kept; None where the file does not say (matches of other programs)."""
     if not h5py.is_hdf5(path):
         return None
-    with h5py.File(path, "r") as file:
+    with reading(path, "a matches file that can be read", DAMAGED), h5py.File(path) as file:
         if f"{META_GROUP}/matching" not in file:
             return None
-        origin = json.loads(file[META_GROUP]["matching"][()])
-    counts = [sum(part[2] for part in parts) for _, _, parts in origin["pairs"]]
-    return {
-        "matchers": sorted({settings["matcher"] for settings in origin["settings"].values()}),
-        "pairs_tried": len(counts),
-        "pairs_kept": sum(count > 0 for count in counts),
-        "matches": sum(counts),
-    }
+        origin = parse_json(read_text(file[META_GROUP]["matching"], Allowance(path)))
+        counts = [sum(part[2] for part in parts) for _, _, parts in origin["pairs"]]
+        return {
+            "matchers": sorted({str(settings["matcher"]) for settings in origin["settings"].values()}),
+            "pairs_tried": len(counts),
+            "pairs_kept": sum(count > 0 for count in counts),
+            "matches": int(sum(counts)),
+        }

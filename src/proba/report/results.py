@@ -10,7 +10,7 @@ import numpy as np
 
 from proba._version import __version__
 from proba.errors import InputError
-from proba.io.atomic import atomic_write_text
+from proba.io.atomic import all_or_nothing, atomic_write_text
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult, Verdict
@@ -50,14 +50,15 @@ def write_results(
 
     `image_folder` (absolute) is where the photos are, `matching` what is known of how they were matched.
     """
-    save_reconstruction(result.reconstructions, folder)
     report = plain(report_dict(matches, result, options, image_folder=image_folder, matching=matching))
     result.verdict = Verdict(**report["verdict"])
     edges = [PairFacts(**edge) for edge in report["edges"]]
     pictures = worst_pairs(matches, result.reconstructions, edges, image_folder)
-    atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
     small = thumbnails(result.reconstructions, image_folder)
-    atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures, small))
+    with all_or_nothing():
+        save_reconstruction(result.reconstructions, folder)
+        atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
+        atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures, small))
 
 
 def report_dict(

@@ -13,7 +13,8 @@ import torch
 
 from proba._version import __version__
 from proba.errors import InputError
-from proba.io.atomic import atomic_path
+from proba.io.npz import read_npz, write_npz
+from proba.io.reading import parse_json, reading
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
 from proba.solver.worlds import Worlds
@@ -35,18 +36,17 @@ def save_checkpoint(path: Path, *, worlds: Worlds, header: dict) -> None:
     """The random numbers of an iteration derive from seed and iteration, so there is no generator state to keep."""
     header = header | {"names": worlds.names, "mirror_of": worlds.mirror_of}
     arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in worlds.arrays().items()}
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+    write_npz(path, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays})
 
 
 def load_checkpoint(path: Path, *, key: str) -> tuple[Worlds, dict]:
     """Worlds and header; refuses a checkpoint of other matches or settings."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
-            arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "header"}
-    except Exception as error:
-        raise InputError(f"checkpoint {path} is damaged ({error}); delete it and run again") from error
-    if header["key"] != key:
-        raise InputError(f"checkpoint {path} belongs to other matches or settings; use those, or run without --resume")
-    return Worlds.from_arrays(header["names"], header["mirror_of"], arrays), header
+    with reading(f"checkpoint {path}", "what this version wrote", "It is damaged: delete it and run again."):
+        content = read_npz(path)
+        header = parse_json(content.pop("header").tobytes())
+        if header["key"] != key:
+            raise InputError(
+                f"checkpoint {path} belongs to other matches or settings; use those, or run without --resume"
+            )
+        arrays = {name: torch.from_numpy(values) for name, values in content.items()}
+        return Worlds.from_arrays(header["names"], header["mirror_of"], arrays), header

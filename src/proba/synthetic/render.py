@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from proba.io.atomic import atomic_path
+from proba.io.picture_files import write_picture
 from proba.jit import cached_njit
 from proba.synthetic.raycast import Solids, _slab, cast
 from proba.synthetic.scene import Scene
@@ -71,11 +71,8 @@ def render_images(
     paths = [Path(folder) / name for name in scene.image_names]
     for k, path in enumerate(paths):
         photo = Image.fromarray(render(scene, k, seed=seed))
-        with atomic_path(path) as temporary:
-            if path.suffix.lower() in (".jpg", ".jpeg"):
-                photo.save(temporary, quality=JPEG_QUALITY, subsampling=0)
-            else:
-                photo.save(temporary)
+        jpeg = path.suffix.lower() in (".jpg", ".jpeg")
+        write_picture(path, photo, **({"quality": JPEG_QUALITY, "subsampling": 0} if jpeg else {}))
         if progress is not None:
             progress(k + 1, len(paths))
     return paths

@@ -11,7 +11,8 @@ from PIL import Image
 
 from proba.errors import InputError
 from proba.history.evolution import State, blend
-from proba.io.atomic import atomic_path
+from proba.io.atomic import all_or_nothing, atomic_file
+from proba.io.picture_files import write_picture
 from proba.viewer import palette
 from proba.viewer.drawing import frustum_lines, frustums, shown_radius
 from proba.viewer.raster import Canvas, Eye, write_text
@@ -134,10 +135,9 @@ def write_film(
     elif kind == "gif":
         _write_gif(path, counted, fps)
     else:
-        path.mkdir(parents=True, exist_ok=True)
-        for k, frame in enumerate(counted):
-            with atomic_path(path / f"{k:05d}.png") as temporary:
-                frame.save(temporary)
+        with all_or_nothing():
+            for k, frame in enumerate(counted):
+                write_picture(path / f"{k:05d}.png", frame)
 
 
 def film_kind(path: Path) -> str:
@@ -161,7 +161,7 @@ def _write_mp4(path: Path, frames: Iterable[Image.Image], fps: int) -> None:
         import av
     except ImportError as error:
         raise InputError("Films need PyAV: `pip install av`. Or write a .gif or a folder of pictures.") from error
-    with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
+    with atomic_file(path) as file, av.open(file, "w", format="mp4") as container:
         stream = None
         for frame in frames:
             if stream is None:
@@ -174,7 +174,6 @@ def _write_mp4(path: Path, frames: Iterable[Image.Image], fps: int) -> None:
 
 def _write_gif(path: Path, frames: Iterable[Image.Image], fps: int) -> None:
     reduced = [frame.quantize(96, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE) for frame in frames]
-    with atomic_path(path) as temporary:
-        reduced[0].save(
-            temporary, save_all=True, append_images=reduced[1:], duration=round(1000 / fps), loop=0, optimize=True
-        )
+    write_picture(
+        path, reduced[0], save_all=True, append_images=reduced[1:], duration=round(1000 / fps), loop=0, optimize=True
+    )
