@@ -8,6 +8,7 @@ import poselib
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
+from proba.geometry.epipolar import epipolar_lines, in_front, sampson
 from proba.refine.bundle import FX, Bundle, pixel_rays
 from proba.refine.options import AgreementOptions
 from proba.threads import in_parallel
@@ -132,12 +133,5 @@ def epipolar_agreement(
 ) -> np.ndarray:
     """Whether rays x/z, y/z [M, 2] nearly meet (Sampson distance) in front of both cameras, for poses [M, 4, 4]."""
     ray_i, ray_j = (np.concatenate([ray, np.ones((len(ray), 1))], axis=1) for ray in (ray_i, ray_j))  # [M, 3]
-    rotation, shift = j_from_i[:, :3, :3], j_from_i[:, :3, 3]
-    turned = np.einsum("mab,mb->ma", rotation, ray_i)
-    across = np.cross(ray_j, shift)
-    line_j, line_i = np.cross(shift, turned), np.einsum("mba,mb->ma", rotation, across)
-    square = (line_i[:, :2] ** 2).sum(1) + (line_j[:, :2] ** 2).sum(1)
-    distance = np.abs((ray_j * line_j).sum(1)) / np.sqrt(square + 1e-30)
-    normal = np.cross(ray_j, turned)
-    front = ((normal * across).sum(1) < 0) & ((normal * np.cross(turned, shift)).sum(1) < 0)
-    return (distance < max_distance) & front
+    distance = sampson(ray_j, *epipolar_lines(ray_i, ray_j, j_from_i))
+    return (distance < max_distance) & in_front(ray_i, ray_j, j_from_i)

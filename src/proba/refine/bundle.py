@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from proba.geometry.camera import UNIT_SIDE_PX, distort, undistort
 from proba.graph import ViewGraph
 from proba.matches import Matches
 from proba.refine.tracks import Tracks
 from proba.solution import Solution
 
-UNIT_SIDE_PX = 1024.0
-"""Images are scaled to this longest side, so that every pixel threshold means the same for all of them."""
 FX, FY, CX, CY, K1, K2 = range(6)
 MODEL_PARAMETERS = {
     "SIMPLE_PINHOLE": (FX, CX, CY),
@@ -26,7 +25,7 @@ _UNDISTORT_ITERATIONS = 12
 
 @dataclass(kw_only=True)
 class Bundle:
-    """Cameras and points of one world. Pixels are unit pixels, see UNIT_SIDE_PX."""
+    """Cameras and points of one world. Pixels are unit pixels: images are scaled to UNIT_SIDE_PX."""
 
     tracks: Tracks
     cam_from_world: np.ndarray  # [N, 4, 4] float64
@@ -194,28 +193,17 @@ def reprojection_errors(bundle: Bundle) -> np.ndarray:
     return np.where(depth > 1e-9, error, np.inf)
 
 
-def distort(ray: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
-    """Rays x/z, y/z [K, 2] after COLMAP's radial distortion with `intrinsics` [K, 6]."""
-    square = (ray * ray).sum(axis=1)  # [K]
-    return ray * (1 + square * (intrinsics[:, K1] + square * intrinsics[:, K2]))[:, None]
-
-
 def ray_pixels(ray: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
     """Unit pixels [K, 2] of undistorted rays x/z, y/z [K, 2] with `intrinsics` [K, 6]."""
-    return distort(ray, intrinsics) * intrinsics[:, [FX, FY]] + intrinsics[:, [CX, CY]]
+    return distort(ray, intrinsics[:, K1], intrinsics[:, K2]) * intrinsics[:, [FX, FY]] + intrinsics[:, [CX, CY]]
 
 
 def pixel_rays(xy: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
     """Undistorted rays x/z, y/z [K, 2] of unit pixels [K, 2] with `intrinsics` [K, 6]."""
     distorted = (xy - intrinsics[:, [CX, CY]]) / intrinsics[:, [FX, FY]]  # [K, 2]
-    ray = distorted
     if not intrinsics[:, [K1, K2]].any():
-        return ray
-    for _ in range(_UNDISTORT_ITERATIONS):
-        square = (ray * ray).sum(axis=1)
-        factor = 1 + square * (intrinsics[:, K1] + square * intrinsics[:, K2])
-        ray = distorted / np.clip(factor, 0.3, 3.0)[:, None]
-    return ray
+        return distorted
+    return undistort(distorted, intrinsics[:, K1], intrinsics[:, K2], iterations=_UNDISTORT_ITERATIONS)
 
 
 def observation_rays(bundle: Bundle) -> np.ndarray:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import poselib
 
-from proba.geometry.camera import focal_from_fov
+from proba.geometry.camera import UNIT_SIDE_PX, focal_from_fov
 from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import PairAgreement, explained
-from proba.refine.bundle import FX, FY, UNIT_SIDE_PX, Bundle
+from proba.refine.bundle import FX, FY, Bundle
 from proba.refine.options import PlacementOptions, RefineOptions
 from proba.refine.placement import pair_ransac, pinhole_view, pose_matrix
 from proba.refine.rescue import rebuild, rescue

@@ -8,10 +8,10 @@ import numpy as np
 import poselib
 from scipy.spatial import cKDTree
 
-from proba.geometry.camera import focal_from_fov
+from proba.geometry.camera import UNIT_SIDE_PX, focal_from_fov
 from proba.geometry.epipolar import two_view_depths
 from proba.refine.agreement import PairAgreement
-from proba.refine.bundle import UNIT_SIDE_PX, Bundle, observation_rays
+from proba.refine.bundle import Bundle, observation_rays
 from proba.refine.options import PlacementOptions
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import observed_depths

@@ -105,12 +105,6 @@ def refine_points(bundle: Bundle, loss_px: float, iterations: int = 3) -> Bundle
     return replace(bundle, xyz=xyz, alive=bundle.alive & enough[bundle.tracks.track_of_observation])
 
 
-def robust_cost(bundle: Bundle, loss_px: float) -> np.ndarray:
-    """Cauchy cost [T] of the observations of each track that hold."""
-    cost = np.log1p((np.minimum(reprojection_errors(bundle), 1e6) / loss_px) ** 2)  # [K]
-    return per_track_sum(bundle.tracks, np.where(bundle.alive, cost, 0.0))
-
-
 def ray_angles_deg(bundle: Bundle) -> np.ndarray:
     """Widest angle [T] between the first and any other ray of a track that holds, as seen from the point."""
     tracks = bundle.tracks
