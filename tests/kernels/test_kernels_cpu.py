@@ -135,7 +135,7 @@ def test_edge_weights_may_be_shared_by_worlds():
 
 def test_chunks_have_about_the_same_number_of_matches():
     count = np.array([5, 1000, 0, 300, 20, 700], np.int64)
-    borders = edges.split(count, 512, np.arange(4), 0, 4)
+    borders = edges.split(count, 512, 3, 0, 4)
     cost = np.tile(np.minimum(count, 512) + 16, 3)
     shares = [cost[a:b].sum() for a, b in pairwise(borders)]
     assert borders[0] == 0 and borders[-1] == 18
@@ -146,22 +146,18 @@ def test_chunks_have_about_the_same_number_of_matches():
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_threads_that_take_turns_get_the_same_number_of_matches(worlds, threads):
     count = np.full(50, 100, np.int64)
-    groups = cpu._groups(worlds, threads)
-    assert groups[0] == 0 and groups[-1] == worlds and set(np.diff(groups)) <= {1, edges.GROUP}
-    borders = cpu._borders(count, 512, groups, threads)
-    assert borders[0] == 0 and borders[-1] == (len(groups) - 1) * len(count)
-    of_group = {1: edges.WORK_ALONE, edges.GROUP: edges.WORK_IN_GROUP * edges.GROUP}
-    cost = np.repeat([of_group[size] for size in np.diff(groups)], len(count))
+    borders = cpu._borders(count, 512, worlds, threads)
+    assert borders[0] == 0 and borders[-1] == worlds * len(count)
     finished = [0] * threads
     for a, b in pairwise(borders):
-        finished[finished.index(min(finished))] += cost[a:b].sum()
-    assert max(finished) - min(finished) <= max(cost) * (1 if len(set(cost)) == 1 else 2)
-    within_groups = sum(border % len(count) > 0 for border in borders)
-    assert within_groups < threads  # each costs a buffer for the map gradients of a group
+        finished[finished.index(min(finished))] += b - a
+    assert max(finished) - min(finished) <= 1
+    within_worlds = sum(border % len(count) > 0 for border in borders)
+    assert within_worlds < threads  # each costs a buffer for the map gradients of a world
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_world_is_evaluated_alike_alone_and_in_a_group(threads):
+def test_a_world_is_evaluated_alike_alone_and_among_others(threads):
     problem = random_problem(images=6, edges=15, matches=300, worlds=13, cells=32, batch=200)
     together = cpu.evaluate(problem, threads=threads)
     of_worlds = ("maps", "log_tan", "j_from_i", "edge_weight", "outlier_level")
@@ -172,7 +168,7 @@ def test_a_world_is_evaluated_alike_alone_and_in_a_group(threads):
             assert (got - expected).abs().max() <= 1e-5 * expected.abs().max(), name
 
 
-def test_a_world_that_left_the_numbers_does_not_disturb_its_group():
+def test_a_world_that_left_the_numbers_does_not_disturb_the_others():
     problem = random_problem(images=6, edges=15, matches=300, worlds=4, cells=8, batch=200)
     before = cpu.evaluate(problem, threads=1)
     problem.maps[1] = math.nan

@@ -1,7 +1,6 @@
 """The steps of the fused kernel on one block of matches, a vector of matches at a time.
 
-Matches are found in the maps once for a group of worlds (`group`), everything else is done world by world. A block's
-intermediate values stay in the nearest caches, as rows of one array. The loops are short on purpose: a
+A block's intermediate values stay in the nearest caches, as rows of one array. The loops are short on purpose: a
 processor overlaps the iterations of a loop only as far as its instruction window reaches, so that a loop takes as long
 as its longest chain of operations times its length; and sixteen registers hold few values: a sum that has to leave its
 register waits for memory in every iteration.
@@ -14,28 +13,23 @@ from math import floor
 import numba as nb
 
 from proba.kernels import math
-from proba.kernels.group import GROUP, sample_group, splat_group
 from proba.kernels.math import DENSITY_RANGE, HALF, ONE, THREE_HALVES, ZERO, f32
-from proba.kernels.patch import prefetch, sample_patches, splat_patches
+from proba.kernels.patch import sample_patches, splat_patches
 from proba.kernels.simd import WIDTH, lane_sums, load, load_first, select, store, store_whole
 
 BLOCK = 256
 """Matches of a block. With 96 and 128 the starts of the loops cost 5 and 3 %; 512 gains nothing."""
-LINE = 16
-"""Numbers of a cache line."""
 PITCH = BLOCK + WIDTH
 """Distance of two rows: not a power of two, which would crowd them in few sets of the cache."""
 
 # Rows of the scratch array. Rows that are named in sequence lie in sequence.
-PLACE_I, PLACE_J, ONES = 0, 4 * PITCH, 8 * PITCH  # the same in every world
+PLACE_I, PLACE_J, ONES = 0, 4 * PITCH, 8 * PITCH
 DEPTH_I, PRECISION_I, DEPTH_J, PRECISION_J = (r * PITCH for r in range(9, 13))
 POINT_G, FORCE_G, FORCE_H = (r * PITCH for r in (13, 18, 26))  # G: i seen from j, H: j seen from i
 POINT_H, LOSS = FORCE_H, PRECISION_I  # the one is no longer needed where the other begins
-OWN, OWN_ROWS = 34 * PITCH, 9  # what every world of a group has for itself: `own` is where
-LOG_DEPTH_I, LOG_VAR_I, LOG_DEPTH_J, LOG_VAR_J = (OWN + r * PITCH for r in range(4))
-GRAD_DEPTH_I, GRAD_VAR_I, GRAD_DEPTH_J, GRAD_VAR_J, INLIER = (OWN + r * PITCH for r in range(4, 9))
-NEXT_WORLD = OWN_ROWS * PITCH
-ROWS = 34 + GROUP * OWN_ROWS
+LOG_DEPTH_I, LOG_VAR_I, LOG_DEPTH_J, LOG_VAR_J = (r * PITCH for r in range(34, 38))
+GRAD_DEPTH_I, GRAD_VAR_I, GRAD_DEPTH_J, GRAD_VAR_J, INLIER = (r * PITCH for r in range(38, 43))
+ROWS = 43
 CELL_I, CELL_J = 0, PITCH
 
 # Rows of a place (x, y, and where it is between map cells), of a point, and of the force on it.
@@ -56,23 +50,13 @@ step = nb.njit(fastmath=FAST_MATH, nogil=True, error_model="numpy")  # compiled 
 
 
 @fused
-def fetch(array, begin, length):
-    """Step 0: ask for array[begin : begin + length]; nothing waits for it.
-
-    Steps that take `later` and `ahead` do the same as they go: as many numbers of `later` from `ahead` on as matches.
-    """
-    for k in range(begin, begin + length, LINE):
-        prefetch(array, k)
-
-
-@fused
-def locate(x, y, begin, size, s, place, cells, cell_row, extent, side, cell):
+def locate(x, y, begin, size, s, place, cells, cell_row, extent, side):
     """Step 1: coordinates of the points of one image from match `begin` on, and their map cells.
 
-    A map cell is the index of the first of its `cell` numbers; the place's other rows are the fractions to the cells on
+    A map cell is the index of the first of its two numbers; the place's other rows are the fractions to the cells on
     the right and below.
     """
-    top, stride, numbers = f32(side - 2), f32(cell * side), f32(cell)
+    top, stride, numbers = f32(side - 2), f32(2 * side), f32(2)
     middle = HALF * top
     scale_x, scale_y = HALF * f32(side - 1) / extent[0], HALF * f32(side - 1) / extent[1]
     for k in range(0, size, WIDTH):
@@ -96,16 +80,6 @@ def gather(s, cells, cell_row, size, maps, base, stride, place, to):
         store(s, to + PITCH + k, log_variance)
 
 
-@step
-def gather_group(s, cells, cell_row, size, maps, base, stride, place, to):
-    """Step 2 in all worlds of a group."""
-    for k in range(0, size, WIDTH):
-        samples = sample_group(maps, base, stride, cells, cell_row + k, s, place + RIGHT + k, place + BELOW + k)
-        for w in range(GROUP):
-            store(s, w * NEXT_WORLD + to + k, samples[2 * w])
-            store(s, w * NEXT_WORLD + to + PITCH + k, samples[2 * w + 1])
-
-
 @fused
 def both_ways(poses, b, e):
     """(R, t, R^T, -R^T t) of poses[b, e], as tuples."""
@@ -125,24 +99,23 @@ def both_ways(poses, b, e):
 
 
 @fused
-def exponentiate(s, own, size):
+def exponentiate(s, size):
     """Step 3a: depths and precisions 1/v."""
     for k in range(0, size, WIDTH):
-        store(s, DEPTH_I + k, math.exp(math.clamp(load(s, own + LOG_DEPTH_I + k), math.LOG_DEPTH_RANGE)))
-        store(s, PRECISION_I + k, math.exp(-math.clamp(load(s, own + LOG_VAR_I + k), math.LOG_VARIANCE_RANGE)))
-        store(s, DEPTH_J + k, math.exp(math.clamp(load(s, own + LOG_DEPTH_J + k), math.LOG_DEPTH_RANGE)))
-        store(s, PRECISION_J + k, math.exp(-math.clamp(load(s, own + LOG_VAR_J + k), math.LOG_VARIANCE_RANGE)))
+        store(s, DEPTH_I + k, math.exp(math.clamp(load(s, LOG_DEPTH_I + k), math.LOG_DEPTH_RANGE)))
+        store(s, PRECISION_I + k, math.exp(-math.clamp(load(s, LOG_VAR_I + k), math.LOG_VARIANCE_RANGE)))
+        store(s, DEPTH_J + k, math.exp(math.clamp(load(s, LOG_DEPTH_J + k), math.LOG_DEPTH_RANGE)))
+        store(s, PRECISION_J + k, math.exp(-math.clamp(load(s, LOG_VAR_J + k), math.LOG_VARIANCE_RANGE)))
 
 
 @fused
-def transform(s, size, rotation, tan, translation, place, depth, point, z_min, later, ahead):
+def transform(s, size, rotation, tan, translation, place, depth, point, z_min):
     """Step 3b: the points of one image in the frame of the other."""
     (r_xx, r_xy, r_xz), (r_yx, r_yy, r_yz), (r_zx, r_zy, r_zz) = rotation
     r_xx, r_yx, r_zx = r_xx * tan[0], r_yx * tan[0], r_zx * tan[0]
     r_xy, r_yy, r_zy = r_xy * tan[1], r_yy * tan[1], r_zy * tan[1]
     t_x, t_y, t_z = translation
     for k in range(0, size, WIDTH):
-        prefetch(later, ahead + k)
         x, y, d = load(s, place + X + k), load(s, place + Y + k), load(s, depth + k)
         q_x = d * (r_xx * x + (r_xy * y + r_xz)) + t_x
         q_y = d * (r_yx * x + (r_yy * y + r_yz)) + t_y
@@ -156,10 +129,9 @@ def transform(s, size, rotation, tan, translation, place, depth, point, z_min, l
 
 
 @fused
-def reproject(s, size, point, precision, other, tan, force, grad_depth, z_min, later, ahead):
+def reproject(s, size, point, precision, other, tan, force, grad_depth, z_min):
     """Step 3c: the 2D term of one direction: its gradients with respect to the point and to the other image's ray."""
     for k in range(0, size, WIDTH):
-        prefetch(later, ahead + k)
         q_x, q_y, q_z = load(s, point + X + k), load(s, point + Y + k), load(s, point + Z + k)
         inverse_norm, inverse_z = load(s, point + INVERSE_NORM + k), load(s, point + INVERSE_Z + k)
         o_x, o_y = load(s, other + X + k) * tan[0], load(s, other + Y + k) * tan[1]
@@ -178,7 +150,7 @@ def reproject(s, size, point, precision, other, tan, force, grad_depth, z_min, l
 
 
 @fused
-def overlap(s, own, size, tan_j, w_3d, measure):
+def overlap(s, size, tan_j, w_3d, measure):
     """Step 3d: the 3D term is added to the gradients and begins the loss."""
     entropy, half = THREE_HALVES * w_3d, HALF * w_3d
     both_constants = (measure + measure) - (entropy + entropy)
@@ -198,50 +170,50 @@ def overlap(s, own, size, tan_j, w_3d, measure):
         store(s, FORCE_G + PULL_X + k, load(s, FORCE_G + PULL_X + k) - f_x * d_j)
         store(s, FORCE_G + PULL_Y + k, load(s, FORCE_G + PULL_Y + k) - f_y * d_j)
         arm = f_x * q_x + (f_y * q_y + (f_z * q_z - measure))
-        store(s, own + GRAD_DEPTH_I + k, load(s, own + GRAD_DEPTH_I + k) + arm)
+        store(s, GRAD_DEPTH_I + k, load(s, GRAD_DEPTH_I + k) + arm)
         square *= half
         rest = entropy - square
         arm += (rest + rest) + both_constants  # f e is twice the square
-        store(s, own + GRAD_DEPTH_J + k, load(s, own + GRAD_DEPTH_J + k) - arm)
-        store(s, own + GRAD_VAR_I + k, share_i * rest)
-        store(s, own + GRAD_VAR_J + k, share_j * rest)
+        store(s, GRAD_DEPTH_J + k, load(s, GRAD_DEPTH_J + k) - arm)
+        store(s, GRAD_VAR_I + k, share_i * rest)
+        store(s, GRAD_VAR_J + k, share_j * rest)
         store(s, LOSS + k, square + entropy * math.log(total))
 
 
 @fused
-def total(s, own, size, log_tan_i, log_tan_j, w_3d, measure):
+def total(s, size, log_tan_i, log_tan_j, w_3d, measure):
     """Step 3e: loss of each match, and the gradients of the variances."""
     constant = HALF * measure * (log_tan_i + log_tan_j)
     entropy = THREE_HALVES * w_3d
     for k in range(0, size, WIDTH):
-        log_v_i, log_v_j = load(s, own + LOG_VAR_I + k), load(s, own + LOG_VAR_J + k)
+        log_v_i, log_v_j = load(s, LOG_VAR_I + k), load(s, LOG_VAR_J + k)
         front_g, front_h = load(s, FORCE_G + FRONT + k), load(s, FORCE_H + FRONT + k)
         maha_g, maha_h = load(s, FORCE_G + MAHA + k), load(s, FORCE_H + MAHA + k)
-        store(s, own + GRAD_VAR_I + k, (load(s, own + GRAD_VAR_I + k) + front_g) - HALF * maha_g)
-        store(s, own + GRAD_VAR_J + k, (load(s, own + GRAD_VAR_J + k) + front_h) - HALF * maha_h)
+        store(s, GRAD_VAR_I + k, (load(s, GRAD_VAR_I + k) + front_g) - HALF * maha_g)
+        store(s, GRAD_VAR_J + k, (load(s, GRAD_VAR_J + k) + front_h) - HALF * maha_h)
         loss = HALF * (maha_g + maha_h) + (load(s, LOSS + k) - constant)
         loss = front_g * (log_v_i - log_tan_j) + (front_h * (log_v_j - log_tan_i) + loss)
         loss = entropy * (log_v_i + log_v_j) + loss
-        loss -= measure * (load(s, own + LOG_DEPTH_I + k) + load(s, own + LOG_DEPTH_J + k))
+        loss -= measure * (load(s, LOG_DEPTH_I + k) + load(s, LOG_DEPTH_J + k))
         density = load(s, FORCE_G + DENSITY + k) * load(s, FORCE_H + DENSITY + k)
         density = min(max(density, DENSITY_RANGE[0]), DENSITY_RANGE[1])
         store(s, LOSS + k, loss - HALF * math.log(density))
 
 
 @fused
-def judge_vector(s, own, k, outlier_level, real, so_far):
+def judge_vector(s, k, outlier_level, real, so_far):
     """The sums `so_far` with those matches from k on that are real, which is one or zero."""
     robust_sum, product, inlier_sum, loss_sum = so_far
     loss = load(s, LOSS + k)
     least, both, inlier = math.posterior(loss, outlier_level)
     inlier *= real
-    store(s, own + INLIER + k, inlier)
+    store(s, INLIER + k, inlier)
     product *= select(real > ZERO, both, ONE)
     return robust_sum + real * least, product, inlier_sum + inlier, loss_sum + inlier * loss
 
 
 @fused
-def judge(s, own, size, outlier_level, sums):
+def judge(s, size, outlier_level, sums):
     """Step 3f: robust loss and inlier posterior of each match; padding gets none."""
     ones = load(s, ONES)
     so_far = (  # the product, from one on, is at most 2^(BLOCK / WIDTH) in the end
@@ -249,9 +221,9 @@ def judge(s, own, size, outlier_level, sums):
     )  # fmt: skip
     whole = size // WIDTH * WIDTH
     for k in range(0, whole, WIDTH):
-        so_far = judge_vector(s, own, k, outlier_level, ONE, so_far)
+        so_far = judge_vector(s, k, outlier_level, ONE, so_far)
     if whole < size:
-        so_far = judge_vector(s, own, whole, outlier_level, load_first(s, ONES, size - whole), so_far)
+        so_far = judge_vector(s, whole, outlier_level, load_first(s, ONES, size - whole), so_far)
     robust_sum, product, inlier_sum, loss_sum = so_far
     store(sums, WIDTH * SUM_ROBUST, robust_sum - math.log(product))
     store(sums, WIDTH * SUM_INLIER, inlier_sum)
@@ -259,14 +231,13 @@ def judge(s, own, size, outlier_level, sums):
 
 
 @fused
-def sum_moments(s, own, size, force, depth, place, sums, to, later, ahead):
+def sum_moments(s, size, force, depth, place, sums, to):
     """Step 4a: sums of a force times its arms (x d, y d, d), for the gradient of a rotation."""
     xx, xy, xz = load(sums, WIDTH * to), load(sums, WIDTH * (to + 1)), load(sums, WIDTH * (to + 2))
     yx, yy, yz = load(sums, WIDTH * (to + 4)), load(sums, WIDTH * (to + 5)), load(sums, WIDTH * (to + 6))
     zx, zy, zz = load(sums, WIDTH * (to + 8)), load(sums, WIDTH * (to + 9)), load(sums, WIDTH * (to + 10))
     for k in range(0, size, WIDTH):
-        prefetch(later, ahead + k)
-        d = load(s, own + INLIER + k) * load(s, depth + k)
+        d = load(s, INLIER + k) * load(s, depth + k)
         x, y = d * load(s, place + X + k), d * load(s, place + Y + k)
         g_x, g_y, g_z = load(s, force + X + k), load(s, force + Y + k), load(s, force + Z + k)
         xx += g_x * x
@@ -290,7 +261,7 @@ def sum_moments(s, own, size, force, depth, place, sums, to, later, ahead):
 
 
 @fused
-def sum_forces(s, own, size, force, translation, grad_depth, other, sums, to, to_o, to_front, later, ahead):
+def sum_forces(s, size, force, translation, grad_depth, other, sums, to, to_o, to_front):
     """Step 4b: sums of a force, of its pull on the other camera's rays, and of the points in front of that camera.
 
     The depth moves the point along q - t: t completes its gradient here, where the force is at hand.
@@ -299,8 +270,7 @@ def sum_forces(s, own, size, force, translation, grad_depth, other, sums, to, to
     x, y, z = load(sums, WIDTH * (to + 3)), load(sums, WIDTH * (to + 7)), load(sums, WIDTH * (to + 11))
     o_x, o_y, front = load(sums, WIDTH * to_o), load(sums, WIDTH * (to_o + 1)), load(sums, WIDTH * to_front)
     for k in range(0, size, WIDTH):
-        prefetch(later, ahead + k)
-        inlier = load(s, own + INLIER + k)
+        inlier = load(s, INLIER + k)
         g_x, g_y, g_z = load(s, force + X + k), load(s, force + Y + k), load(s, force + Z + k)
         store(s, grad_depth + k, load(s, grad_depth + k) - g_x * t_x - g_y * t_y - g_z * t_z)
         x += inlier * g_x
@@ -317,30 +287,14 @@ def sum_forces(s, own, size, force, translation, grad_depth, other, sums, to, to
     store(sums, WIDTH * to_front, front)
 
 
-@fused
-def weighted(s, own, k, scale, source):
-    """(depth, variance) gradients of the samples from the block's match k on, times inlier posterior and scale."""
-    weight = load(s, own + INLIER + k) * scale
-    return weight * load(s, own + source + k), weight * load(s, own + source + PITCH + k)
-
-
 @step
 def scatter(s, cells, cell_row, size, scale, grad, base, stride, place, source):
-    """Step 5: gradients of the sampled values to the cells around each point; `scale` [GROUP] is that of each world."""
+    """Step 5: gradients of the sampled values, times inlier posterior and `scale`, to the cells around each point."""
     for k in range(0, size, WIDTH):
         right, below = load(s, place + RIGHT + k), load(s, place + BELOW + k)
-        depth, variance = weighted(s, 0, k, scale[0], source)
+        weight = load(s, INLIER + k) * scale
+        depth, variance = weight * load(s, source + k), weight * load(s, source + PITCH + k)
         splat_patches(grad, base, stride, cells, cell_row + k, right, below, depth, variance)
-
-
-@step
-def scatter_group(s, cells, cell_row, size, scale, grad, base, stride, place, source):
-    """Step 5 in all worlds of a group."""
-    for k in range(0, size, WIDTH):
-        first = weighted(s, 0, k, scale[0], source) + weighted(s, NEXT_WORLD, k, scale[1], source)
-        last = weighted(s, 2 * NEXT_WORLD, k, scale[2], source) + weighted(s, 3 * NEXT_WORLD, k, scale[3], source)
-        right, below = place + RIGHT + k, place + BELOW + k
-        splat_group(grad, base, stride, cells, cell_row + k, s, right, below, first + last)
 
 
 @fused

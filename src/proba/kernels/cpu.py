@@ -12,7 +12,6 @@ from torch import Tensor
 
 from proba.kernels.blocks import PITCH, ROWS, SUM_ROWS
 from proba.kernels.edges import EDGE_COST, collect, run, split
-from proba.kernels.group import GROUP
 from proba.kernels.math import f32
 from proba.kernels.simd import WIDTH
 from proba.objective.evaluation import EdgeEvaluation, Minibatch
@@ -76,8 +75,7 @@ def evaluate(
     )  # fmt: skip
     edges, _, count = at.packed.arrays[:3]
     threads = threads or _worthwhile_threads(count, at.batch, worlds)
-    groups = _groups(worlds, threads)
-    _run_chunks(_borders(count, at.batch, groups, threads), groups, threads, inputs, outputs[:4], space)
+    _run_chunks(_borders(count, at.batch, worlds, threads), threads, inputs, outputs[:4], space)
     collect(edges, outputs[2], outputs[4])
     edge_loss, inlier_share, inlier_loss = results[0]  # [B, E] each
     return EdgeEvaluation(
@@ -96,33 +94,23 @@ def _worthwhile_threads(count: np.ndarray, batch: int, worlds: int) -> int:
     return min(nb.get_num_threads(), max(1, work // WORTH_A_THREAD))
 
 
-def _groups(worlds: int, threads: int) -> np.ndarray:
-    """Borders of the groups of worlds: as many whole ones as there are, if every thread gets one, then single worlds.
+def _borders(count: np.ndarray, batch: int, worlds: int, threads: int) -> list[int]:
+    """Borders of the chunks that threads take in turn: single worlds, then as many equal parts of the rest as threads.
 
-    To share a group, threads would have to rearrange its maps twice and add up its gradients: single worlds cost less.
+    A thread that the machine disturbs takes fewer worlds. The last parts are equal so that nobody waits on a quiet one.
     """
-    whole = worlds // GROUP * GROUP if worlds >= threads * GROUP else 0
-    return np.append(np.arange(0, whole, GROUP), np.arange(whole, worlds + 1))
-
-
-def _borders(count: np.ndarray, batch: int, groups: np.ndarray, threads: int) -> list[int]:
-    """Borders of the chunks that threads take in turn: single groups, then as many equal parts of the rest as threads.
-
-    A thread that the machine disturbs takes fewer groups. The last parts are equal so that nobody waits on a quiet one.
-    """
-    single = (len(groups) - 2) // threads * threads if threads > 1 else 0
-    return [group * len(count) for group in range(single)] + split(count, batch, groups, single, threads).tolist()
+    single = (worlds - 1) // threads * threads if threads > 1 else 0
+    return [world * len(count) for world in range(single)] + split(count, batch, worlds, single, threads).tolist()
 
 
 def _run_chunks(
     borders: list[int],
-    groups: np.ndarray,
     threads: int,
     inputs: tuple,
     outputs: tuple[np.ndarray, ...],
     space: Workspace,
 ) -> None:
-    """Run the chunks of the task list, then add up the map gradients of groups that several chunks share."""
+    """Run the chunks of the task list, then add up the map gradients of worlds that several chunks share."""
     losses, *_, grad_maps = outputs
     num_edges = losses.shape[2]
     if num_edges == 0:
@@ -132,34 +120,27 @@ def _run_chunks(
     for chunk, (first, last) in enumerate(pairwise(borders)):
         if first == last:
             continue
-        private, owns_first = grad_maps, first % num_edges == 0
+        private, owns_first = grad_maps[0], first % num_edges == 0
         if not owns_first:
-            worlds = slice(*groups[first // num_edges :][:2])
-            private = space.buffer(f"private {chunk}", *grad_maps[worlds].shape)[1]
-            shared.append((worlds, private))
-        jobs.append((first, last, groups, *inputs, owns_first, *outputs, private))
+            private = space.buffer(f"private {chunk}", *grad_maps.shape[1:])[1]
+            shared.append((first // num_edges, private))
+        jobs.append((first, last, *inputs, owns_first, *outputs, private))
     queue = iter(jobs)
 
     def work(own: tuple[np.ndarray, ...]) -> None:
         for job in queue:  # the next one that no thread has taken
             run(*job, *own)
 
-    floats = GROUP * grad_maps[0].size
     mine, *theirs = [
-        (
-            space.buffer(f"group maps {thread}", floats)[1],
-            space.buffer(f"group gradients {thread}", floats)[1],
-            space.buffer(f"scratch {thread}", ROWS * PITCH)[1],
-            space.buffer(f"lanes {thread}", GROUP, WIDTH * SUM_ROWS)[1],
-        )
+        (space.buffer(f"scratch {thread}", ROWS * PITCH)[1], space.buffer(f"lanes {thread}", WIDTH * SUM_ROWS)[1])
         for thread in range(min(threads, len(jobs)))
     ]
     others = [pool().submit(work, own) for own in theirs]
     work(mine)
     for other in others:
         other.result()
-    for worlds, private in shared:  # in the order of the chunks, whoever was first: same bits every time
-        grad_maps[worlds] += private
+    for world, private in shared:  # in the order of the chunks, whoever was first: same bits every time
+        grad_maps[world] += private
 
 
 def float32_arrays(at: Minibatch) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 from proba.kernels.simd import FAST, FLOAT, INT32, WIDTH, Lanes, address
 
-_INT8 = ir.IntType(8)
 _QUAD = ir.VectorType(FLOAT, 4)
 
 
@@ -117,19 +116,5 @@ def _splat_patches(typingctx, maps, base, stride, cells, at, right, below, depth
     return signature, codegen
 
 
-def _prefetch(typingctx, array, at):
-    """Ask for the cache line of array[at] to be brought to the second-level cache."""
-
-    def codegen(context, builder, sig, args):
-        kind = ir.FunctionType(ir.VoidType(), [_INT8.as_pointer(), INT32, INT32, INT32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        pointer = address(context, builder, sig, args, 0, 1, _INT8)
-        builder.call(function, [pointer, INT32(0), INT32(2), INT32(1)])  # to read, some locality, data
-        return context.get_dummy_value()
-
-    return types.void(array, at), codegen
-
-
-prefetch: Any = intrinsic(_prefetch)
 sample_patches: Any = intrinsic(_sample_patches)
 splat_patches: Any = intrinsic(_splat_patches)
