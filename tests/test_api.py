@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import proba
 from proba.pipeline import Observer
@@ -144,8 +145,6 @@ def test_field_of_view_is_along_the_longest_side():
 
 def test_reconstruct_keeps_nothing_without_out(tmp_path, monkeypatch):
     """Photos that share nothing: an error that says what to do, and no file left behind."""
-    from PIL import Image
-
     photos = tmp_path / "photos"
     photos.mkdir()
     rng = np.random.default_rng(0)
@@ -155,3 +154,15 @@ def test_reconstruct_keeps_nothing_without_out(tmp_path, monkeypatch):
     with pytest.raises(proba.GeometryError, match="check that they show the same scene"):
         proba.reconstruct(photos, match=proba.MatchOptions(matcher="sift"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photos"]
+
+
+@pytest.mark.parametrize("focal", ["init", "fixed"])
+def test_photos_without_a_known_focal_are_refused_before_they_are_matched(tmp_path, focal):
+    for k in range(3):
+        pixels = np.random.default_rng(k).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{k}.png")
+    options = proba.SolveOptions(cameras=proba.CameraOptions(focal=focal))
+    with pytest.raises(proba.InputError, match=f"--focal {focal} needs known focal lengths"):
+        proba.reconstruct(tmp_path / "photos", out=tmp_path / "result", options=options)
+    assert not (tmp_path / "result").exists()

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from proba.cameras import CameraOptions, no_known_focal
 from proba.errors import InputError
 from proba.io.colours import colour_points
+from proba.io.images import tells_focal
 from proba.io.matches_h5 import load_matches
 from proba.io.solver_folder import SolverFolder, open_solver_folder
-from proba.io.video import FRAMES, check_photo_source, photos_of
+from proba.io.video import FRAMES, check_photo_source, is_video, photos_of
 from proba.kernels import evaluator
 from proba.matches import Matches
 from proba.matching import MatchOptions, MatchSummary, check_match_options, match_folder
@@ -237,6 +239,9 @@ def _check_inputs(images: str | Path, match: MatchOptions, options: SolveOptions
     if options is not None:
         evaluator(options.solver.device)
     check_photo_source(Path(images))
+    cameras = CameraOptions() if options is None else options.cameras
+    if cameras.focal != "free" and (is_video(Path(images)) or not tells_focal(Path(images))):
+        raise no_known_focal(cameras)
 
 
 def _photos(images: Path, frames: Path, options: MatchOptions, resume: bool) -> tuple[Path, MatchOptions]:

@@ -112,12 +112,17 @@ def check_known_focals(images: Sequence[ImageInfo], options: CameraOptions) -> N
         return
     unknown = unknown_focals(images, make_setup(images, options))
     if len(unknown) == len(images):
-        raise InputError(
-            f"--focal {options.focal} needs known focal lengths, but neither EXIF nor the matches file tells one. "
-            "Leave it out: focal lengths are estimated then."
-        )
+        raise no_known_focal(options)
     if unknown:
         warnings.warn(f"{_not_known(unknown)}; it is estimated in spite of --focal {options.focal}", stacklevel=3)
+
+
+def no_known_focal(options: CameraOptions) -> InputError:
+    """What to say where a known focal length is needed and there is none."""
+    return InputError(
+        f"--focal {options.focal} needs known focal lengths, but neither EXIF nor the matches file tells one. "
+        "Leave it out: focal lengths are estimated then."
+    )
 
 
 def unknown_focals(images: Sequence[ImageInfo], setup: CameraSetup) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from proba.errors import InputError
-from proba.io.images import Pixels, find_photos, load_pixels, read_frame
+from proba.io.images import Pixels, find_photos, load_pixels, read_frame, tells_focal
 
 RANDOM = np.random.default_rng(0)
 ORIENTATION, MAKE, MODEL, EXIF_IFD = 0x0112, 0x010F, 0x0110, 0x8769
@@ -144,6 +144,7 @@ def test_a_cropped_photo_has_no_known_focal(folder, taken, known):
     save(folder / "plane.jpg", picture(60, 80), exif=exif_of(camera, plane | size))
     film, plane_photo = (found(folder)[name].info for name in ("film.jpg", "plane.jpg"))
     assert film.camera_key and plane_photo.camera_key
+    assert tells_focal(folder) == known
     if known:
         assert film.focal_px == pytest.approx(50 / np.hypot(36, 24) * 100)
         assert plane_photo.focal_px == pytest.approx(100.0 * 80 / (max(taken) or 80))

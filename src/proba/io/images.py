@@ -141,6 +141,20 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
     return photos
 
 
+def tells_focal(folder: Path) -> bool:
+    """Whether EXIF tells the focal length of any photo below a folder."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `find_photos` says the same again
+        return any(_focal_px(path) is not None for path in _image_files(folder))
+
+
+def _focal_px(path: Path) -> float | None:
+    """From the header of a file; None also where it cannot be read."""
+    with contextlib.suppress(*UNREADABLE), Image.open(path) as image:
+        return _camera_from_exif(image.getexif(), *image.size, image.size)[1]
+    return None
+
+
 def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
     """Read a photo, and its mask, reduced so that its longest side has at most `max_side_px`."""
     try:

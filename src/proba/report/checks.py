@@ -91,7 +91,7 @@ def run_checks(
             _residuals(image_facts[index], where),
             _parallax(image_facts[index], where),
             _rotations(piece, where),
-            _focals(piece, where),
+            _focals(piece, told_px, where),
             *_told_focals(piece, told_px, where),
             *_notes(piece),
         ]
@@ -293,8 +293,9 @@ def _rotations(piece: Piece, where: str) -> Check:
     )
 
 
-def _focals(piece: Piece, where: str) -> Check:
+def _focals(piece: Piece, told_px: dict[str, float], where: str) -> Check:
     rec = piece.reconstruction
+    told = any(name in told_px for name in rec.image_names)
     std = np.array([camera.focal_std_px / camera.focal_px[0] for camera in rec.cameras])  # [C]
     worst = float(np.nanmax(std)) if np.isfinite(std).any() else float("nan")
     lone = len(rec.cameras) > 1 and len(rec.cameras) > len(rec) / 2
@@ -307,8 +308,8 @@ def _focals(piece: Piece, where: str) -> Check:
         else focals + where,
         wanted="several images a camera",
         level="check" if lone else "good",
-        advice="Each focal length rests on few images. If one camera took them all, pass --share all. If EXIF tells "
-        "the focal length, pass --focal init",
+        advice="Each focal length rests on few images. If one camera took them all, pass --share all"
+        + (". EXIF or the matches file tells focal lengths: pass --focal init" if told else ""),
     )
 
 
