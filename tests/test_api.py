@@ -163,6 +163,6 @@ def test_photos_without_a_known_focal_are_refused_before_they_are_matched(tmp_pa
         (tmp_path / "photos").mkdir(exist_ok=True)
         Image.fromarray(pixels).save(tmp_path / "photos" / f"{k}.png")
     options = proba.SolveOptions(cameras=proba.CameraOptions(focal=focal))
-    with pytest.raises(proba.InputError, match=f"--focal {focal} needs known focal lengths"):
+    with pytest.raises(proba.InputError, match=f"--focal {focal} needs a known focal length"):
         proba.reconstruct(tmp_path / "photos", out=tmp_path / "result", options=options)
     assert not (tmp_path / "result").exists()

@@ -74,7 +74,7 @@ def test_only_cameras_without_a_name_are_alike_by_size_alone():
 def test_a_prior_needs_a_known_focal():
     check_known_focals(alike(None, None), CameraOptions())
     check_known_focals(alike(800, 900), CameraOptions(focal="fixed"))
-    with pytest.raises(InputError, match="--focal init needs known focal lengths"):
+    with pytest.raises(InputError, match="--focal init needs a known focal length"):
         check_known_focals(alike(None, None), CameraOptions(focal="init"))
     with pytest.raises(ValueError, match="positive"):
         CameraOptions(focal_prior_sigma=0.0)

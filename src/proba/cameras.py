@@ -120,7 +120,7 @@ def check_known_focals(images: Sequence[ImageInfo], options: CameraOptions) -> N
 def no_known_focal(options: CameraOptions) -> InputError:
     """What to say where a known focal length is needed and there is none."""
     return InputError(
-        f"--focal {options.focal} needs known focal lengths, but neither EXIF nor the matches file tells one. "
+        f"--focal {options.focal} needs a known focal length, but neither EXIF nor the matches file tells one. "
         "Leave it out: focal lengths are estimated then."
     )
 

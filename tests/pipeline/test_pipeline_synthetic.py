@@ -99,5 +99,5 @@ def test_known_focals_count_where_others_are_not_known(focal):
 
 def test_no_known_focal_at_all_is_refused():
     matches = scene_matches(make_scene("object", n_images=3, seed=0), grid=8)
-    with pytest.raises(InputError, match="--focal fixed needs known focal lengths"):
+    with pytest.raises(InputError, match="--focal fixed needs a known focal length"):
         solve_matches(matches, SolveOptions(cameras=CameraOptions(focal="fixed")))

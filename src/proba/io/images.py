@@ -150,7 +150,7 @@ def tells_focal(folder: Path) -> bool:
 
 def _focal_px(path: Path) -> float | None:
     """From the header of a file; None also where it cannot be read."""
-    with contextlib.suppress(*UNREADABLE), Image.open(path) as image:
+    with contextlib.suppress(UNREADABLE), Image.open(path) as image:
         return _camera_from_exif(image.getexif(), *image.size, image.size)[1]
     return None
 
