@@ -42,7 +42,7 @@ SUM_G, SUM_H, SUM_OI, SUM_OJ, SUM_FRONT_I, SUM_FRONT_J = 0, 12, 24, 26, 28, 29
 SUM_ROBUST, SUM_INLIER, SUM_INLIER_LOSS = 30, 31, 32
 SUMS = 33
 SUM_ROWS = -(-SUMS // WIDTH) * WIDTH
-"""The lanes of so many sums are kept: as many sums as lanes are added up at a time."""
+"""Sums whose lanes are kept: as many sums as there are lanes are added up at a time."""
 
 FAST_MATH = {"nnan", "ninf", "nsz", "contract"}
 fused = nb.njit(fastmath=FAST_MATH, forceinline=True, nogil=True, error_model="numpy")

@@ -67,7 +67,7 @@ class _Step:
     """How much the quadratic model says that the step lowers the cost."""
 
     def taken(self, bundle: Bundle, equations: Equations, stretch: float = 1.0) -> Bundle:
-        """The bundle after so many times the step."""
+        """The bundle after this multiple of the step."""
         xyz = bundle.xyz.copy()
         xyz[equations.points] += stretch * self.points
         return replace(_move_cameras(bundle, equations.columns, stretch * self.cameras), xyz=xyz)

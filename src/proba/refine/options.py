@@ -88,7 +88,7 @@ class PlacementOptions:
     min_inliers: int = 10
     """Points that must agree on an absolute pose: fewer agree by chance."""
     sure_inliers: int = 30
-    """From so many inliers on the two-view geometry is not asked for a second opinion ..."""
+    """Inliers from which the two-view geometry is not asked for a second opinion ..."""
     sure_share: float = 0.4
     """... if they are this share of the observations."""
     point_px: float = 6.0

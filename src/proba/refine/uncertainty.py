@@ -79,7 +79,7 @@ def point_std(bundle: Bundle, cameras: CameraUncertainty, free: np.ndarray, loss
 def _robust_noise(square: np.ndarray, weight: np.ndarray, parameters: int) -> tuple[float, float, float]:
     """Variance of a coordinate as the Cauchy loss sees it, the loss's mean curvature, and what the weights say of that.
 
-    E[psi^2] / E[psi']^2 of squared errors [U] with their weights [U], for so many fitted parameters. In the plane the
+    E[psi^2] / E[psi']^2 of squared errors [U] with their weights [U], after fitting `parameters`. In the plane the
     curvature is weight^2 on average, which a system of weighted residuals overstates. Fitted residuals choose weights
     that suit them, the more the fewer there are to a parameter: Huber's correction (Robust Statistics, 7.6) for the
     scatter of the curvature, over observations and directions. With three views of a point it makes the deviations
