@@ -10,7 +10,7 @@ from failing import fails_in_one_line
 import proba
 from proba import api
 from proba.cli import COMMANDS, main
-from proba.cli.settings import ELSEWHERE, SHORT, field_docs
+from proba.cli.settings import SHORT, field_docs
 from proba.matching import MatchOptions, PairOptions, VerifyOptions
 from proba.pipeline import SolveOptions
 
@@ -27,8 +27,6 @@ def shown(capsys, monkeypatch, *argv):
 def leaves(options, prefix=""):
     """Names of all options in a tree of dataclasses."""
     for entry in fields(options):
-        if f"{type(options).__name__}.{entry.name}" in ELSEWHERE:
-            continue
         value, short = getattr(options, entry.name), SHORT.get(f"{type(options).__name__}.{entry.name}")
         dashed = f"{prefix}{entry.name.replace('_', '-')}"
         if short:
@@ -55,10 +53,10 @@ def test_every_setting_is_an_option_of_run(capsys, monkeypatch):
     assert set(wanted) <= names
 
 
-@pytest.mark.parametrize("command", ["match", "solve"])
+@pytest.mark.parametrize("command", ["match", "solve", "refine"])
 def test_other_commands_call_the_same_settings_the_same(capsys, monkeypatch, command):
     run, other = (option_names(shown(capsys, monkeypatch, name, "--help-all")) for name in ("run", command))
-    assert other - run <= {"list", "jobs", "images", "help"}
+    assert other - run <= {"list", "jobs", "images", "matches", "help"}
     assert len(other) > 20
 
 
@@ -79,7 +77,7 @@ def test_short_names_stand_for_fields_that_exist():
     classes = {cls.__name__: cls for cls in (MatchOptions, PairOptions, SolveOptions)}
     classes |= {entry.default_factory.__name__: entry.default_factory for entry in fields(SolveOptions) if
                 is_dataclass(entry.default_factory)}  # fmt: skip
-    for place in (*SHORT, *ELSEWHERE):
+    for place in SHORT:
         owner, _, name = place.partition(".")
         assert name in {entry.name for entry in fields(classes[owner])}, place
 

@@ -43,9 +43,6 @@ SHORT = {
 """Options that most people need: they have a name without a prefix, and `--help` shows them. All others have a prefix,
 `--solver.iterations` for one, and `--help-all` shows them too."""
 
-ELSEWHERE = {"RefineOptions.focal", "RefineOptions.share", "RefineOptions.seed"}
-"""Fields that the pipeline fills in from the settings of the whole run."""
-
 
 def option_rules(*, everything: bool) -> ConstructorRegistry:
     """How tyro reads options. Without `everything` only those with a short name are shown and read."""
@@ -119,8 +116,6 @@ def _options(info: StructTypeInfo, *, everything: bool) -> StructConstructorSpec
     types, docs = get_type_hints(cls, include_extras=True), field_docs(whole or cls)
     specs = []
     for entry in fields(cls):
-        if f"{cls.__name__}.{entry.name}" in ELSEWHERE:
-            continue
         default = getattr(info.default, entry.name) if isinstance(info.default, cls) else _default(entry)
         kind, short = types[entry.name], SHORT.get(f"{cls.__name__}.{entry.name}")
         if inner := _optional_dataclass(kind):
