@@ -46,7 +46,7 @@ def write_results(
     image_folder: Path | None = None,
     matching: dict | None = None,
 ) -> None:
-    """Write model, cloud and reports. Finished runs keep no checkpoints.
+    """Write model, cloud and reports.
 
     `image_folder` (absolute) is where the photos are, `matching` what is known of how they were matched.
     """
