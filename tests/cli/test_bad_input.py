@@ -142,7 +142,7 @@ def test_a_disk_that_fills_up_during_a_run(photos, tmp_path):
 def test_filters_and_lists_that_do_not_exist(photos, tmp_path, capsys):
     argv = ["match", str(photos), "--out", str(tmp_path / "m.h5")]
     assert "package.module:function" in fails_after_warnings(capsys, *argv, "--pair-filter", "no_such_module:f")
-    assert "is no function but a" in fails_after_warnings(capsys, *argv, "--pair-filter", "math:pi")
+    assert "is not a function but a" in fails_after_warnings(capsys, *argv, "--pair-filter", "math:pi")
     assert "no pairs file" in fails_after_warnings(capsys, *argv, "--pairs-file", str(tmp_path / "none.txt"))
     assert not (tmp_path / "m.h5").exists()
 
