@@ -178,16 +178,16 @@ def test_interrupt_leaves_usable_solutions(small):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "share"),
     [
-        {"pose_steps": "twist", "mirror": "regularise"},
-        {"mirror": "off"},
-        {"square_pixels": False, "share": "none"},
-        {"outlier_margin": None, "adaptive_weights": False},
+        ({"pose_steps": "twist", "mirror": "regularise"}, "camera"),
+        ({"mirror": "off"}, "camera"),
+        ({"square_pixels": False}, "none"),
+        ({"outlier_margin": None, "adaptive_weights": False}, "camera"),
     ],
 )
-def test_variants_run_and_reduce_the_loss(small, change):
-    solver = run(small, replace(QUICK, iterations=100, **change))
+def test_variants_run_and_reduce_the_loss(small, change, share):
+    solver = run(small, replace(QUICK, iterations=100, **change), cameras=setup_of(*small, share=share))
     losses = [loss for _, loss in solver.history[solver.worlds.names[0]]]
     assert losses[-1] < losses[0]
 
