@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 import proba
+from proba.errors import InputError
+from proba.io.lock import locked
 from proba.pipeline import Observer
 from proba.report import judge
 from proba.synthetic import make_scene, scene_matches
@@ -166,3 +168,8 @@ def test_photos_without_a_known_focal_are_refused_before_they_are_matched(tmp_pa
     with pytest.raises(proba.InputError, match=f"--focal {focal} needs a known focal length"):
         proba.reconstruct(tmp_path / "photos", out=tmp_path / "result", options=options)
     assert not (tmp_path / "result").exists()
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path):
+    with locked(tmp_path), pytest.raises(InputError, match="in use"):
+        proba.solve(proba.Matches(images=[]), out=tmp_path)

@@ -7,7 +7,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from proba.cameras import CameraOptions, no_known_focal
 from proba.errors import InputError
 from proba.io.colours import colour_points
 from proba.io.images import tells_focal
+from proba.io.lock import locked
 from proba.io.matches_h5 import load_matches
 from proba.io.solver_folder import SolverFolder, open_solver_folder
 from proba.io.video import FRAMES, check_photo_source, is_video, photos_of
@@ -24,7 +25,7 @@ from proba.matching import MatchOptions, MatchSummary, check_match_options, matc
 from proba.matching.folder import Observer as MatchObserver
 from proba.pipeline import Observer, SolveOptions, SolveResult, Together, refine_solved, solve_matches
 from proba.refine import RefineOptions
-from proba.report import judge, prepare_output, write_results
+from proba.report import judge, output_folder, write_results
 from proba.report.matching import matching_facts
 from proba.threads import set_threads
 
@@ -86,8 +87,9 @@ def match(
     """
     options, file = options or MatchOptions(), Path(out)
     _check_inputs(images, options)
-    photos, options = _photos(Path(images), file.with_name(f"{file.name}.{FRAMES}"), options, resume)
-    return match_folder(photos, file, options, resume=resume, jobs=jobs, observer=observer)
+    with locked(file.parent, f".{file.name}.lock"):
+        photos, options = _photos(Path(images), file.with_name(f"{file.name}.{FRAMES}"), options, resume)
+        return match_folder(photos, file, options, resume=resume, jobs=jobs, observer=observer)
 
 
 def solve(
@@ -114,8 +116,9 @@ def solve(
     options = options or SolveOptions()
     set_threads(threads)
     evaluator(options.solver.device)
-    folder = None if out is None else Path(out)
-    return _solve(matches, None if images is None else Path(images), folder, options, resume, observer, {})
+    folder, photos = (None if path is None else Path(path) for path in (out, images))
+    with nullcontext() if folder is None else output_folder(folder):
+        return _solve(matches, photos, folder, options, resume, observer, {})
 
 
 def _solve(
@@ -131,10 +134,7 @@ def _solve(
     data = matches if isinstance(matches, Matches) else load_matches(matches, images=images)
     matching = None if isinstance(matches, Matches) else matching_facts(Path(matches))
     photos = None if images is None else images.absolute()
-    checkpoints = None
-    if folder is not None:
-        prepare_output(folder)
-        checkpoints = folder / "checkpoint"
+    checkpoints = None if folder is None else folder / "checkpoint"
     watch = Together(observer)
     result = solve_matches(
         data,
@@ -182,10 +182,10 @@ def refine_folder(
     photos = _kept_photos(kept, None if images is None else Path(images))
     file = _kept_matches(kept, source, None if matches is None else Path(matches))
     data, matching = load_matches(file, images=photos), matching_facts(file)
-    prepare_output(target)
     watch = Together(observer)
-    result, settings = refine_solved(kept, data, options, images=photos, observer=watch)
-    _write(result, target, data, settings, photos, matching, watch)
+    with output_folder(target):
+        result, settings = refine_solved(kept, data, options, images=photos, observer=watch)
+        _write(result, target, data, settings, photos, matching, watch)
     return result
 
 
@@ -256,8 +256,8 @@ def _photos(images: Path, frames: Path, options: MatchOptions, resume: bool) -> 
 def _work_folder(out: Path | None) -> Iterator[Path]:
     """Where files go on the way: the folder of the results, or one that is gone afterwards."""
     if out is not None:
-        prepare_output(out)
-        yield out
+        with output_folder(out):
+            yield out
         return
     with tempfile.TemporaryDirectory(prefix="proba-") as name:
         yield Path(name)

@@ -27,7 +27,7 @@ from proba.io.photo_folder import photo_folder
 from proba.io.reading import read_json, reading
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.reconstruction import Reconstruction
-from proba.report import prepare_output, redraw_scenes
+from proba.report import output_folder, redraw_scenes
 
 
 def main(
@@ -108,10 +108,8 @@ def _piece_of(pieces: list[_Piece], *names: str) -> _Piece:
 
 
 def _write(folder: Path, target: Path, pieces: list[_Piece]) -> None:
-    """All files take their places together, so that a full disk cannot leave some of each."""
-    if target.resolve() != folder.resolve():
-        prepare_output(target)
-    with all_or_nothing():
+    """All files take their places together, so that neither a full disk nor a kill can leave some of each."""
+    with output_folder(target), all_or_nothing(target):
         save_reconstruction([piece.reconstruction for piece in pieces], target)
         if (folder / EVOLUTION_FILE).is_file():
             _move_history(folder / EVOLUTION_FILE, target / EVOLUTION_FILE, pieces)

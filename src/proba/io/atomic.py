@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import shutil
 import tempfile
@@ -24,6 +25,9 @@ UNSYNCABLE = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPER
 """What file systems and operating systems say that cannot flush a file or a folder at all."""
 
 
+TODO_FILE = ".proba-unfinished.json"
+
+
 class _Written(NamedTuple):
     temporary: Path
     path: Path
@@ -35,6 +39,14 @@ class _Waiting:
     def __init__(self) -> None:
         self.written: list[_Written] = []
         self.stale: list[Path] = []
+
+    def finish(self) -> None:
+        for written in self.written:
+            _name(written)
+        named = {written.path for written in self.written}
+        for path in self.stale:
+            if path not in named:
+                remove(path)
 
 
 _waiting: ContextVar[_Waiting | None] = ContextVar("waiting", default=None)
@@ -76,8 +88,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def all_or_nothing() -> Iterator[None]:
-    """All files written in the block get their names together at its end, or none does."""
+def all_or_nothing(folder: str | Path | None = None) -> Iterator[None]:
+    """All files written in the block get their names together at its end, or none does.
+
+    With the `folder` that they are in, a process that is killed while it names them leaves a list of what is still to
+    be done there, and `finish_naming` does the rest.
+    """
     if _waiting.get() is not None:
         yield  # part of a larger whole
         return
@@ -88,13 +104,48 @@ def all_or_nothing() -> Iterator[None]:
             yield
         finally:
             _waiting.reset(token)
-        for written in waiting.written:
-            _name(written)
-        for path in waiting.stale:
-            remove(path)
+        todo = None if folder is None else Path(folder) / TODO_FILE
+        if todo is not None:
+            _write_todo(todo, waiting)
+        waiting.finish()
+        if todo is not None:
+            todo.unlink(missing_ok=True)
     finally:
         for written in waiting.written:
             written.temporary.unlink(missing_ok=True)
+
+
+def finish_naming(folder: str | Path) -> None:
+    """Do what a process left undone that was killed at the end of `all_or_nothing`. Every reader calls this first."""
+    todo = Path(folder) / TODO_FILE
+    if not todo.is_file():
+        return
+    try:
+        content = json.loads(todo.read_text(encoding="utf-8"))
+        waiting = _Waiting()
+        for temporary, path in content["written"]:
+            if _inside(todo.parent, temporary).exists():  # else it has its name already
+                waiting.written.append(_Written(_inside(todo.parent, temporary), _inside(todo.parent, path)))
+        waiting.stale = [_inside(todo.parent, path) for path in content["stale"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{todo} is damaged ({error}), and with it the result. Run again.") from error
+    waiting.finish()
+    todo.unlink(missing_ok=True)
+
+
+def _write_todo(todo: Path, waiting: _Waiting) -> None:
+    folder = todo.parent.resolve()
+    relative = [[str(path.resolve().relative_to(folder)) for path in written] for written in waiting.written]
+    stale = [str(path.resolve().relative_to(folder)) for path in waiting.stale]
+    atomic_write_text(todo, json.dumps({"written": relative, "stale": stale}))
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A path that a list of what is to be done names. It cannot lead out of its folder."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{name!r} is not in the folder")
+    return folder / path
 
 
 def remove(path: Path) -> None:

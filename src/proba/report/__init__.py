@@ -1,7 +1,15 @@
 """What a run leaves on disk besides the model: report.json for programs, report.html for people."""
 
 from proba.report.html import html_report, redraw_scenes
-from proba.report.results import DEMO_FILE, folder_summary, judge, prepare_output, report_dict, write_results
+from proba.report.results import (
+    DEMO_FILE,
+    folder_summary,
+    judge,
+    output_folder,
+    prepare_output,
+    report_dict,
+    write_results,
+)
 from proba.report.troubleshooting import troubleshooting_path
 
 __all__ = [
@@ -9,6 +17,7 @@ __all__ = [
     "folder_summary",
     "html_report",
     "judge",
+    "output_folder",
     "prepare_output",
     "redraw_scenes",
     "report_dict",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import numpy as np
 from proba._version import __version__
 from proba.errors import InputError
 from proba.io.atomic import all_or_nothing, atomic_write_text
+from proba.io.lock import LOCK_FILE, locked
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult, Verdict
@@ -25,7 +28,15 @@ from proba.solution import Hypothesis
 DEMO_FILE = "demo.json"
 """What `proba demo` rendered; it writes this before anything else."""
 OURS = {"report.json", "checkpoint", "solver", "sparse", "points.ply", "frames", DEMO_FILE}
-OURS |= {"matches.h5", "matches.h5.partial"}
+OURS |= {"matches.h5", "matches.h5.partial", "frames.partial", LOCK_FILE}
+
+
+@contextmanager
+def output_folder(folder: Path) -> Iterator[Path]:
+    """A folder for results, made if need be, that no other process writes to meanwhile."""
+    prepare_output(folder)
+    with locked(folder):
+        yield folder
 
 
 def prepare_output(folder: Path) -> None:
