@@ -13,6 +13,8 @@ from pathlib import Path
 
 from proba.cameras import CameraOptions, no_known_focal
 from proba.errors import InputError
+from proba.history.evolution import EVOLUTION_FILE
+from proba.io.atomic import all_or_nothing, remove
 from proba.io.colours import colour_points
 from proba.io.images import tells_focal
 from proba.io.lock import locked
@@ -227,8 +229,10 @@ def _write(
         for reconstruction in result.reconstructions:
             colour_points(reconstruction, photos)
     if folder is not None:
-        write_results(folder, data, result, options, image_folder=photos, matching=matching)
-        watch.written(folder)
+        with all_or_nothing(folder):  # the history belongs to the result
+            write_results(folder, data, result, options, image_folder=photos, matching=matching)
+            remove(folder / EVOLUTION_FILE)
+            watch.written(folder)
     else:
         result.verdict = judge(data, result)
 

@@ -10,6 +10,8 @@ import tyro
 from proba import api
 from proba.cli.options import OUT
 from proba.cli.progress import ProgressBar
+from proba.history.recorder import NewEnding
+from proba.pipeline import Together
 from proba.refine import RefineOptions
 from proba.report import folder_summary
 
@@ -43,6 +45,12 @@ def main(
     """
     with ProgressBar(quiet=quiet) as bar:
         api.refine_folder(
-            folder, out=out, images=images, matches=matches, options=refine, threads=threads, observer=bar
+            folder,
+            out=out,
+            images=images,
+            matches=matches,
+            options=refine,
+            threads=threads,
+            observer=Together(bar, NewEnding(folder)),
         )
     print(folder_summary(folder if out is None else out))

@@ -197,5 +197,5 @@ def export(
     )
     if job.out.is_file():
         raise InputError(f"{out} is a file. Give a folder to write to.")
-    with all_or_nothing():
+    with all_or_nothing(job.out):
         return TARGETS[to].write(job) or []

@@ -19,10 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
+from proba.dense import sample_maps
 from proba.geometry.sim3 import Sim3
 from proba.io.names import check_name
 from proba.io.npz import read_npz, write_npz
 from proba.io.reading import MAX_SIDE_PX, parse_json, reading, whole_number, whole_numbers
+from proba.reconstruction import Reconstruction
 
 EVOLUTION_FILE = "evolution.npz"
 VERSION = 1
@@ -132,6 +134,13 @@ class Evolution:
         loss = f"loss {self.loss[frame]:.2f} · " if np.isfinite(self.loss[frame]) else ""
         return f"{self.worlds[self.world[frame]].name} · iteration {self.iteration[frame]} · {loss}{fov}"
 
+    def end_in(self, rec: Reconstruction) -> None:
+        """Let the history end in another refinement of the same solve."""
+        now = result_frame(rec, self.point_image, self.point_xy)
+        self.cam_from_world[-1], self.tan[-1] = now.cam_from_world, now.tan
+        self.log_depth[-1], self.log_sigma[-1] = now.log_depth, now.log_sigma
+        self.align()
+
     def align(self) -> None:
         """Move every frame to the last one, which must be the refined result."""
         some = slice(None, None, max(1, len(self.point_image) // ALIGNED_POINTS))
@@ -144,6 +153,31 @@ class Evolution:
             self.cam_from_world[frame] = similarity.apply_to_poses(poses)[:, :3]
             self.log_depth[frame] += np.log(similarity.scale)
             self.log_sigma[frame] += np.log(similarity.scale)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ResultFrame:
+    """What a frame shows of a result."""
+
+    cam_from_world: np.ndarray  # [N, 3, 4]
+    tan: np.ndarray  # [N]
+    log_depth: np.ndarray  # [P]
+    log_sigma: np.ndarray  # [P]
+
+
+def result_frame(rec: Reconstruction, point_image: np.ndarray, point_xy: np.ndarray) -> ResultFrame:
+    """Of the pixels `point_xy` [P, 2] (as in `Evolution`) of the images `point_image` [P]."""
+    size = np.array([[rec.camera(n).width, rec.camera(n).height] for n in range(len(rec))], float)  # [N, 2]
+    extent = size / size.max(axis=1, keepdims=True)  # [N, 2]
+    relative = (point_xy / extent[point_image] + 1) / 2  # [P, 2], 0..1 over width and height
+    log_depth, log_variance = (
+        np.zeros(len(point_image)) if maps is None else sample_maps(maps, point_image, relative)
+        for maps in (rec.log_depth, rec.log_variance)
+    )
+    tan = np.array([max(side) / 2 / rec.camera(n).focal_px[0] for n, side in enumerate(size)])
+    return ResultFrame(
+        cam_from_world=rec.cam_from_world[:, :3], tan=tan, log_depth=log_depth, log_sigma=log_variance / 2
+    )
 
 
 def blend(a: State, b: State, part: float) -> State:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from proba.dense import sample_maps
 from proba.geometry import se3
 from proba.graph import ViewGraph
-from proba.history.evolution import EVOLUTION_FILE, Evolution, WorldHistory, save_evolutions
+from proba.history.evolution import (
+    EVOLUTION_FILE,
+    Evolution,
+    WorldHistory,
+    load_evolutions,
+    result_frame,
+    save_evolutions,
+)
 from proba.io.atomic import atomic_path
 from proba.pipeline import Observer, Piece
-from proba.reconstruction import Reconstruction
 from proba.solver import Progress
 from proba.solver.problem import Problem
 
@@ -146,7 +151,7 @@ class _Tape:
             for note in self._of_world(world.name, only_last=world.pruned_at is not None)
         ]
         rec = piece.reconstruction
-        refined = self._refined(rec)
+        result = result_frame(rec, self.sample.image, self.sample.xy)
         log_tan = np.stack([note.log_tan[b] for _, note, b in frames])[:, self.problem.camera_of_image.numpy()]
         weight = np.stack([note.edge_weight[b] for _, note, b in frames])  # [F, E]
         log_depth, log_variance = np.stack([note.samples[b].T for _, note, b in frames], axis=1)  # [F, P]
@@ -161,11 +166,11 @@ class _Tape:
             world=np.array([*(k for k, _, _ in frames), -1]),
             iteration=np.array([*(note.iteration for _, note, _ in frames), self.notes[-1].iteration]),
             loss=np.array([*(note.loss[b] for _, note, b in frames), np.nan], np.float32),
-            cam_from_world=np.concatenate([poses, refined[0][None]]).astype(np.float32),
-            tan=np.concatenate([np.exp(log_tan), refined[1][None]]).astype(np.float32),
+            cam_from_world=np.concatenate([poses, result.cam_from_world[None]]).astype(np.float32),
+            tan=np.concatenate([np.exp(log_tan), result.tan[None]]).astype(np.float32),
             edge_weight=np.concatenate([weight, [[edge.weight for edge in rec.edges]]]).astype(np.float16),
-            log_depth=np.concatenate([log_depth, refined[2][None]]).astype(np.float16),
-            log_sigma=(np.concatenate([log_variance, refined[3][None]]) / 2).astype(np.float16),
+            log_depth=np.concatenate([log_depth, result.log_depth[None]]).astype(np.float16),
+            log_sigma=np.concatenate([log_variance / 2, result.log_sigma[None]]).astype(np.float16),
         )
         evolution.align()
         return evolution
@@ -196,18 +201,6 @@ class _Tape:
         motion = np.tile(np.eye(4), (len(parent_from_child), self.problem.n_images, 1, 1))  # [F, N, 4, 4]
         motion[:, :, :3] = np.stack(parent_from_child)
         return se3.inverse(self.problem.tree.compose(torch.from_numpy(motion))).numpy()[:, :, :3]
-
-    def _refined(self, rec: Reconstruction) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Poses [N, 3, 4], tangents [N], log-depth and log-variance [P] of the result."""
-        cameras = [rec.cameras[k] for k in rec.camera_of_image]
-        tan = np.array([max(camera.width, camera.height) / 2 / camera.focal_px[0] for camera in cameras])
-        log_depth, log_variance = (
-            np.zeros(len(self.sample.image))
-            if maps is None
-            else sample_maps(maps, self.sample.image, self.sample.relative)
-            for maps in (rec.log_depth, rec.log_variance)
-        )
-        return rec.cam_from_world[:, :3], tan, log_depth, log_variance
 
 
 class Recorder(Observer):
@@ -247,6 +240,30 @@ class Recorder(Observer):
 
     def written(self, folder: Path) -> None:
         save_evolutions(folder / EVOLUTION_FILE, self.evolutions)
+
+
+class NewEnding(Observer):
+    """An observer of a refinement that starts from a solve before: it lets the history of the solve end in it."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / EVOLUTION_FILE
+        self._evolutions = load_evolutions(path) if path.is_file() else []
+        self._pieces: list[Piece] = []
+
+    def solved(self, piece: Piece) -> None:
+        self._pieces.append(piece)
+
+    def written(self, folder: Path) -> None:
+        result_of = {tuple(piece.reconstruction.image_names): piece for piece in self._pieces}
+        for evolution in self._evolutions:
+            piece = result_of.get(tuple(evolution.image_names))
+            if piece is None:
+                continue
+            chosen = {hypothesis.name for hypothesis in piece.hypotheses if hypothesis.chosen}
+            evolution.worlds = [replace(world, chosen=world.name in chosen) for world in evolution.worlds]
+            evolution.end_in(piece.reconstruction)
+        if self._evolutions:
+            save_evolutions(folder / EVOLUTION_FILE, self._evolutions)
 
 
 def _beside(checkpoint: Path) -> Path:

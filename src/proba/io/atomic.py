@@ -26,6 +26,7 @@ UNSYNCABLE = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPER
 
 
 TODO_FILE = ".proba-unfinished.json"
+TEMPORARY_PREFIX = ".proba-tmp-"
 
 
 class _Written(NamedTuple):
@@ -97,6 +98,8 @@ def all_or_nothing(folder: str | Path | None = None) -> Iterator[None]:
     if _waiting.get() is not None:
         yield  # part of a larger whole
         return
+    if folder is not None:
+        finish_naming(folder)
     waiting = _Waiting()
     token = _waiting.set(waiting)
     try:
@@ -131,6 +134,13 @@ def finish_naming(folder: str | Path) -> None:
         raise InputError(f"{todo} is damaged ({error}), and with it the result. Run again.") from error
     waiting.finish()
     todo.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: str | Path) -> None:
+    """Remove what killed processes left in a folder and below. Nobody else may be writing there."""
+    finish_naming(folder)
+    for path in Path(folder).rglob(f"{TEMPORARY_PREFIX}*"):
+        path.unlink(missing_ok=True)
 
 
 def _write_todo(todo: Path, waiting: _Waiting) -> None:
@@ -222,7 +232,9 @@ def _temporary_beside(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The suffix is kept because some writers choose their behaviour by it.
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem[:40]}-", suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=f"{TEMPORARY_PREFIX}{path.stem[:40]}-", suffix=path.suffix, dir=path.parent
+        )
     except OSError as error:
         error.filename = str(path)  # a name that the user knows
         raise storage_error(error, path) or error from error

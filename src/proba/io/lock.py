@@ -39,7 +39,7 @@ def locked(folder: str | Path, name: str = LOCK_FILE) -> Iterator[None]:
 def _opened(path: Path) -> IO[str]:
     """The lock file, and not one that its holder has just removed."""
     while True:
-        file = open(path, "a+", encoding="utf-8")
+        file = path.open("a+", encoding="utf-8")
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return file

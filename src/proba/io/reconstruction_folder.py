@@ -17,7 +17,7 @@ from typing import get_args
 import numpy as np
 
 from proba.errors import InputError
-from proba.io.atomic import all_or_nothing, remove
+from proba.io.atomic import all_or_nothing, finish_naming, remove
 from proba.io.colmap import read_colmap, write_colmap
 from proba.io.names import check_name
 from proba.io.npz import read_npz, write_npz
@@ -36,7 +36,7 @@ def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str |
     if not reconstructions:
         raise InputError("There is no reconstruction to write.")
     arrays: dict[str, np.ndarray] = {}
-    with all_or_nothing():
+    with all_or_nothing(folder):
         for k, reconstruction in enumerate(reconstructions):
             write_colmap(reconstruction, folder / "sparse" / str(k))
             arrays |= _arrays(reconstruction, k)
@@ -50,6 +50,7 @@ def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str |
 def load_reconstruction(folder: str | Path) -> list[Reconstruction]:
     """Read what `save_reconstruction` wrote; a folder with COLMAP models alone works too, without uncertainties."""
     folder = Path(folder)
+    finish_naming(folder)
     models = _model_folders(folder)
     if not models:
         raise InputError(f"{folder} holds no reconstruction (sparse/0). Give the folder that `proba run` wrote.")

@@ -12,7 +12,7 @@ import numpy as np
 
 from proba._version import __version__
 from proba.errors import InputError
-from proba.io.atomic import all_or_nothing, atomic_write_text
+from proba.io.atomic import TODO_FILE, all_or_nothing, atomic_write_text, remove_leftovers
 from proba.io.lock import LOCK_FILE, locked
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
@@ -28,7 +28,7 @@ from proba.solution import Hypothesis
 DEMO_FILE = "demo.json"
 """What `proba demo` rendered; it writes this before anything else."""
 OURS = {"report.json", "checkpoint", "solver", "sparse", "points.ply", "frames", DEMO_FILE}
-OURS |= {"matches.h5", "matches.h5.partial", "frames.partial", LOCK_FILE}
+OURS |= {"matches.h5", "matches.h5.partial", "frames.partial", LOCK_FILE, TODO_FILE}
 
 
 @contextmanager
@@ -36,6 +36,7 @@ def output_folder(folder: Path) -> Iterator[Path]:
     """A folder for results, made if need be, that no other process writes to meanwhile."""
     prepare_output(folder)
     with locked(folder):
+        remove_leftovers(folder)
         yield folder
 
 
@@ -66,7 +67,7 @@ def write_results(
     edges = [PairFacts(**edge) for edge in report["edges"]]
     pictures = worst_pairs(matches, result.reconstructions, edges, image_folder)
     small = thumbnails(result.reconstructions, image_folder)
-    with all_or_nothing():
+    with all_or_nothing(folder):
         save_reconstruction(result.reconstructions, folder)
         atomic_write_text(folder / "report.json", json.dumps(report, indent=1, allow_nan=False))
         atomic_write_text(folder / "report.html", html_report(report, result.reconstructions, pictures, small))
