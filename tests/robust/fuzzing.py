@@ -17,8 +17,8 @@ from proba.errors import ProbaError
 
 MEMORY_BYTES = 500 << 20
 """No small file may make us hold more."""
-counts = pytest.mark.parametrize("count", [60, pytest.param(600, marks=pytest.mark.slow)])
-"""Damaged inputs of each kind: a few in every test run, ten times as many in the long one."""
+counts = pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
+"""Damaged inputs of each kind: a few in every test run, many more in the long one."""
 
 
 @dataclass

@@ -58,8 +58,8 @@ def test_json_with_damaged_bytes(tmp_path, result, count):
     pieces = load_reconstruction(result)
 
     def damaged_json_bytes(rng):
-        (tmp_path / "gt.json").write_bytes(damaged_bytes(content, rng))
-        evaluate(pieces, load_ground_truth(tmp_path / "gt.json"))
+        (result / "other.json").write_bytes(damaged_bytes(content, rng))
+        evaluate(pieces, load_ground_truth(result / "other.json"))
 
     fuzz(count // 2, damaged_json_bytes)
 

@@ -1,5 +1,6 @@
 """Photos, masks, weights and what earlier runs left: damaged ones are left out, made again, or refused."""
 
+import contextlib
 import json
 import os
 
@@ -8,13 +9,16 @@ import pytest
 import torch
 from fuzzing import counts, fuzz
 from mutations import damaged_bytes
-from PIL import Image
+from PIL import ExifTags, Image
 
 from proba.errors import InputError
+from proba.io.colours import photo_colours
+from proba.io.gps import read_gps
 from proba.io.images import Photo, find_photos, load_pixels
 from proba.matches import ImageInfo, PairMatches
 from proba.matching.store import MatchStore, Record
 from proba.matching.weight_files import fit_weights, read_weights
+from proba.reconstruction import Camera
 
 PILLOW_BYTES = 3 << 30
 """Pillow reserves, but does not touch, what a chunk of a PNG promises: at most two gigabytes."""
@@ -38,6 +42,23 @@ def test_damaged_photos_are_left_out(tmp_path, form, count):
             assert (pixels.width, pixels.height) == (photo.info.width, photo.info.height)
 
     fuzz(count // 3, damaged_photo, memory=PILLOW_BYTES)
+
+
+@counts
+def test_photos_that_go_bad_after_matching_cost_only_their_colours(tmp_path, count):
+    camera = Camera(model="SIMPLE_PINHOLE", width=48, height=40, params=np.array([50.0, 24.0, 20.0]))
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    picture(0).save(tmp_path / "whole.jpg", exif=exif)
+    content = (tmp_path / "whole.jpg").read_bytes()
+
+    def late_photo(rng):
+        (tmp_path / "a.jpg").write_bytes(damaged_bytes(content, rng))
+        with contextlib.suppress(OSError):
+            photo_colours(tmp_path / "a.jpg", camera, np.full((3, 2), 10.0))
+        read_gps(tmp_path / "a.jpg")
+
+    fuzz(count // 2, late_photo)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names are text elsewhere")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-import zipfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from proba.history.evolution import (
     result_frame,
     save_evolutions,
 )
-from proba.io.atomic import atomic_path
+from proba.io.npz import read_npz, write_npz
 from proba.pipeline import Observer, Piece
 from proba.solver import Progress
 from proba.solver.problem import Problem
@@ -126,20 +126,21 @@ class _Tape:
     def save(self, path: Path) -> None:
         """Keep the notes, so that a search that goes on later has its beginning too."""
         arrays = {f"{field.name}_{k}": getattr(n, field.name) for k, n in enumerate(self.notes) for field in fields(n)}
-        with atomic_path(path) as temporary:
-            np.savez(temporary, notes=len(self.notes), **arrays)
+        write_npz(
+            path, {name: np.asarray(value) for name, value in arrays.items()} | {"notes": np.array(len(self.notes))}
+        )
 
     @classmethod
     def load(cls, path: Path, problem: Problem) -> _Tape:
         """The notes that `save` kept; none where the file is missing or damaged: a film is not worth a failed run."""
         notes = []
         try:
-            with np.load(path, allow_pickle=False) as file:
-                for k in range(int(file["notes"])):
-                    values = {field.name: file[f"{field.name}_{k}"] for field in fields(_Note)}
-                    names, iteration = values.pop("names").tolist(), int(values.pop("iteration"))
-                    notes.append(_Note(names=names, iteration=iteration, **values))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            file = read_npz(path)
+            for k in range(int(file["notes"])):
+                values: dict[str, Any] = {field.name: file[f"{field.name}_{k}"] for field in fields(_Note)}
+                names, iteration = values.pop("names").tolist(), int(values.pop("iteration"))
+                notes.append(_Note(names=names, iteration=iteration, **values))
+        except Exception as error:  # damaged files raise anything
             warnings.warn(f"{path} cannot be read ({error}); the film begins where the run goes on", stacklevel=2)
         return cls(problem, notes)
 

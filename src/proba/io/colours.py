@@ -32,9 +32,15 @@ def colour_points(reconstruction: Reconstruction, folder: Path) -> list[str]:
 
 
 def photo_colours(path: Path, camera: Camera, xy: np.ndarray) -> np.ndarray:  # [K, 3] uint8
-    """Colours of a photo at pixels `xy` [K, 2] of its camera; the photo may have another resolution."""
-    with Image.open(path) as file:
-        pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))  # [H, W, 3]
+    """Colours of a photo at pixels `xy` [K, 2] of its camera; the photo may have another resolution.
+
+    OSError if the photo cannot be read.
+    """
+    try:
+        with Image.open(path) as file:
+            pixels = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))  # [H, W, 3]
+    except Exception as error:  # decoders answer damaged files with every kind of exception there is
+        raise OSError(f"{path} cannot be read ({error})") from error
     scale = np.array([pixels.shape[1] / camera.width, pixels.shape[0] / camera.height])
     column, row = (xy * scale).astype(int).T  # the pixel that covers a corner0.5 coordinate
     return pixels[row.clip(0, pixels.shape[0] - 1), column.clip(0, pixels.shape[1] - 1)]

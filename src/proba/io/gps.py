@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image
 
-from proba.errors import InputError
+from proba.io.reading import reading
 
 EARTH_RADIUS_M = 6378137.0  # WGS84, equator
 FLATTENING = 1 / 298.257223563
@@ -17,13 +17,11 @@ BELOW_SEA = (1, b"\x01")
 
 def read_gps(path: str | Path) -> tuple[float, float, float] | None:
     """Latitude and longitude (degrees), altitude (metres, 0 where not told) of a photo; None without a place."""
-    try:
-        with Image.open(path) as image:
-            gps = image.getexif().get_ifd(ExifTags.IFD.GPSInfo)
-    except OSError as error:
-        raise InputError(
-            f"The photo {path} cannot be read ({error.strerror or error}). Give the folder of the photos with --images."
-        ) from error
+    with (
+        reading(path, "a photo that can be read", "Give the folder of the photos with --images."),
+        Image.open(path) as image,
+    ):
+        gps = image.getexif().get_ifd(ExifTags.IFD.GPSInfo)
     latitude = _degrees(gps.get(ExifTags.GPS.GPSLatitude), gps.get(ExifTags.GPS.GPSLatitudeRef) == "S")
     longitude = _degrees(gps.get(ExifTags.GPS.GPSLongitude), gps.get(ExifTags.GPS.GPSLongitudeRef) == "W")
     if latitude is None or longitude is None:
