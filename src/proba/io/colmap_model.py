@@ -17,7 +17,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from proba.io.names import check_name
-from proba.io.reading import MAX_SIDE_PX
+from proba.io.reading import MAX_COORDINATE, MAX_SIDE_PX
 
 
 class CameraModel(NamedTuple):
@@ -70,7 +70,7 @@ class ColmapCamera:
             raise ValueError(f"a camera has {self.width} x {self.height} pixels")
         if len(self.params) != self.model.n_params:
             raise ValueError(f"a {self.model.name} camera has {len(self.params)} parameters, not {self.model.n_params}")
-        if not np.isfinite(self.params).all() or (self.params[: self.model.n_focals] <= 0).any():
+        if not (np.abs(self.params) < MAX_COORDINATE).all() or (self.params[: self.model.n_focals] <= 0).any():
             raise ValueError(f"a camera has the parameters {self.params.tolist()}")
 
     @property
@@ -91,11 +91,11 @@ class ColmapImage:
     def check(self) -> None:
         """ValueError says what is wrong."""
         check_name(self.name)
-        if not (np.isfinite(self.quaternion).all() and np.isfinite(self.translation).all()):
+        if not (np.abs([*self.quaternion, *self.translation]) < MAX_COORDINATE).all():
             raise ValueError(f"the pose of {self.name} is not finite")
         if not np.linalg.norm(self.quaternion) > 1e-6:
             raise ValueError(f"the rotation of {self.name} is zero")
-        if not np.isfinite(self.keypoints["xy"]).all():
+        if not (np.abs(self.keypoints["xy"]) < MAX_COORDINATE).all():
             raise ValueError(f"the keypoints of {self.name} are not finite")
 
     @property
@@ -119,8 +119,8 @@ class ColmapPoints:
         """ValueError says what is wrong."""
         if (self.ids[1:] == self.ids[:-1]).any():
             raise ValueError("two points have one id")
-        if not np.isfinite(self.xyz).all():
-            raise ValueError("points3D has points that are not finite")
+        if not (np.abs(self.xyz) < MAX_COORDINATE).all():
+            raise ValueError("points3D has points that are not finite, or further away than anything is")
 
 
 @dataclass

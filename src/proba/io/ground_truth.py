@@ -15,10 +15,9 @@ from proba.io.atomic import atomic_write_text
 from proba.io.colmap_model import read_model
 from proba.io.names import check_name
 from proba.io.ply import read_ply, write_ply
-from proba.io.reading import MAX_SIDE_PX, read_json, reading, whole_numbers
+from proba.io.reading import MAX_COORDINATE, MAX_SIDE_PX, read_json, reading, whole_numbers
 
 COLMAP_FILES = ("images.bin", "images.txt")
-MAX_COORDINATE = 1e12
 MIN_DETERMINANT = 1e-9
 ADVICE = (
     "Give a gt.json (cameras with image, width, height, fx, fy, cx, cy, R, t), a nerfstudio transforms.json, "

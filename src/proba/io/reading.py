@@ -18,6 +18,8 @@ LARGEST_RATIO = 100
 SMALL_BYTES = 64 << 20
 """What every file may ask for."""
 MAX_SIDE_PX = 1 << 20
+MAX_COORDINATE = 1e12
+"""Of a place in a world or an image: squares of its distances stay exact enough to compare."""
 LARGEST_NUMBER = 1e300  # JSON has whole numbers without end
 LONGEST_REASON = 200
 DEEPEST_JSON = 100
