@@ -2,9 +2,21 @@
 
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Callable
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
+
+from proba.graph import build_view_graphs
+from proba.matches import ImageInfo, Matches, PairMatches
+from proba.matching import PairOptions
+from proba.matching.pairs import likely_pairs, most_alike
+from proba.matching.triplets import triplet_cycles
 from proba.memory import peak_rss_mb
+
+MANY = 10_000  # photos: an array of all pairs has 800 MB
 
 WITHOUT_POSIX = """
 import builtins, importlib, pkgutil, sys
@@ -41,3 +53,41 @@ def test_every_module_can_be_imported_where_posix_is_not():
     done = subprocess.run([sys.executable, "-c", WITHOUT_POSIX], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100
+
+
+def peak_mb(work: Callable[[], object]) -> float:
+    """What Python and numpy hold at most during some work."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1] / 1024**2
+    finally:
+        tracemalloc.stop()
+
+
+def row_of_photos(n: int, reach: int) -> Matches:
+    """Each photo matches those that follow."""
+    matches = Matches([ImageInfo(name=str(k), width=64, height=64) for k in range(n)])
+    points, scores = np.random.default_rng(0).uniform(0, 64, (40, 2)).astype(np.float32), np.ones(40, np.float32)
+    for i in range(n):
+        for j in range(i + 1, min(i + 1 + reach, n)):
+            matches.pairs[i, j] = PairMatches(points, points, scores)
+    return matches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of_all", [0, 11 * MANY])
+def test_a_shortlist_of_many_photos_needs_no_array_of_all_pairs(of_all):
+    signatures = np.random.default_rng(0).normal(size=(MANY, 64)).astype(np.float32)
+    assert peak_mb(lambda: likely_pairs(most_alike(signatures, 80, of_all), MANY, PairOptions())) < 650
+
+
+def test_a_view_graph_of_many_photos_needs_no_array_of_all_pairs():
+    matches = row_of_photos(MANY, 4)
+    assert peak_mb(lambda: build_view_graphs(matches)) < 100
+
+
+@pytest.mark.slow
+def test_triplets_of_many_photos_need_no_array_of_all_pairs():
+    matches = row_of_photos(MANY, 2)
+    assert peak_mb(lambda: triplet_cycles(matches)) < 100

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +73,19 @@ class Matches:
 
     def counts(self) -> np.ndarray:
         """Number of matches of every pair, symmetric, [N, N] int."""
-        n = len(self.images)
-        counts = np.zeros((n, n), np.int64)
-        for (i, j), pair in self.pairs.items():
-            counts[i, j] = counts[j, i] = len(pair.points_i)
-        return counts
+        return self.sparse_counts().toarray()
+
+    def sparse_counts(self) -> csr_array:
+        """The same for large sets: only the pairs that have matches are in memory."""
+        count = {pair: len(points.scores) for pair, points in self.pairs.items()}
+        return symmetric_counts({pair: number for pair, number in count.items() if number}, len(self.images))
+
+
+def symmetric_counts(count: Mapping[tuple[int, int], int], n_images: int) -> csr_array:
+    """Counts of pairs (i, j), i < j, as a sparse symmetric matrix [N, N] int."""
+    i, j = np.array(list(count), np.int64).reshape(-1, 2).T  # [E] each
+    values = np.fromiter(count.values(), np.int64, len(count))  # [E]
+    ends = np.concatenate([i, j]), np.concatenate([j, i])
+    found = csr_array((np.concatenate([values, values]), ends), shape=(n_images, n_images))
+    found.sort_indices()
+    return found

@@ -15,7 +15,15 @@ from proba.io.matches_h5 import load_matches
 from proba.matches import ImageInfo, PairMatches
 from proba.matching import MatcherEntry, MatchOptions, PairOptions, VerifyOptions, match_folder, matchers, register
 from proba.matching.features import FeatureCache
-from proba.matching.pairs import choose_pairs, likely_pairs, most_alike, signature, unit_sample, vocabulary
+from proba.matching.pairs import (
+    Candidates,
+    choose_pairs,
+    likely_pairs,
+    most_alike,
+    signature,
+    unit_sample,
+    vocabulary,
+)
 from proba.matching.sift import SELECTIVE, Sift, SiftOptions
 from proba.matching.store import MatchStore, Record, join_matches
 from proba.matching.verify import log10_chance, verify
@@ -117,7 +125,7 @@ def test_pairs_of_small_large_and_sequential_sets():
     assert {j - i for i, j in near} == {1, 2, 3, 6, 12, 24, 48}
     angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)  # a ring of views
     signatures = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    pairs = most_alike(signatures @ signatures.T, 4)
+    pairs = most_alike(signatures, 4).pairs
     assert len(pairs) == 200 and all(min(j - i, 100 - (j - i)) <= 2 for i, j in pairs)
 
 
@@ -125,9 +133,26 @@ def test_likely_pairs_go_where_photos_overlap_and_leave_nobody_alone():
     alike = np.random.default_rng(0).uniform(0, 1, (30, 30))
     alike += alike.T
     alike[:10, :10] += 5  # ten photos of one thing, twenty of others
-    pairs = likely_pairs(alike, PairOptions(candidates=1, pairs_per_photo=2.5))
+    rows = np.argwhere(np.triu(np.ones((30, 30)), 1))
+    found = Candidates(rows, alike[tuple(rows.T)])
+    pairs = likely_pairs(found, 30, PairOptions(candidates=1, pairs_per_photo=2.5))
     assert len(pairs) == 75 and {(i, j) for i in range(10) for j in range(i + 1, 10)} <= set(pairs)
     assert set(np.unique(pairs)) == set(range(30))
+
+
+@pytest.mark.parametrize(("n", "rows"), [(2, 1), (60, 7), (60, 1000)])
+def test_pairs_found_in_blocks_are_those_of_the_whole_matrix(monkeypatch, n, rows):
+    monkeypatch.setattr("proba.matching.pairs.ROWS_AT_A_TIME", rows)
+    signatures = np.random.default_rng(n).integers(-3, 4, (n, 8)).astype(np.float32)  # many are equally alike
+    alike = signatures @ signatures.T
+    np.fill_diagonal(alike, -np.inf)
+    near = {tuple(sorted((i, int(j)))) for i in range(n) for j in np.argsort(-alike[i], kind="stable")[: min(5, n - 1)]}
+    every = np.argwhere(np.triu(np.ones((n, n)), 1))
+    best = every[np.argsort(-alike[tuple(every.T)], kind="stable")[: 2 * n]]
+    assert most_alike(signatures, 5).pairs.tolist() == sorted(map(list, near))
+    found = most_alike(signatures, 5, of_all=2 * n)
+    assert found.pairs.tolist() == sorted(map(list, near | {tuple(pair) for pair in best.tolist()}))
+    np.testing.assert_array_equal(found.alike, alike[tuple(found.pairs.T)])
 
 
 def test_signatures_tell_scenes_apart():

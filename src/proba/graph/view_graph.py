@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from proba.graph.options import GraphOptions
 from proba.graph.topology import augment, components, similarity, spanning_tree, unique_pairs
@@ -34,17 +35,17 @@ class ViewGraph:
 
 def build_view_graphs(matches: Matches, options: GraphOptions | None = None) -> tuple[list[ViewGraph], list[int]]:
     """One view graph for each connected piece, largest first, and the images that match no other image."""
-    counts = matches.counts()  # [N, N]
+    counts = matches.sparse_counts()  # [N, N]
     groups = components(counts)
     graphs = [
-        _build_component(nodes, counts[np.ix_(nodes, nodes)], options or GraphOptions())
+        _build_component(nodes, counts[nodes][:, nodes], options or GraphOptions())
         for nodes in groups
         if len(nodes) > 1
     ]
     return graphs, sorted(int(nodes[0]) for nodes in groups if len(nodes) == 1)
 
 
-def _build_component(nodes: np.ndarray, counts: np.ndarray, options: GraphOptions) -> ViewGraph:
+def _build_component(nodes: np.ndarray, counts: csr_array, options: GraphOptions) -> ViewGraph:
     """The view graph of one connected component with match counts [N, N]."""
     weights = similarity(counts)  # [N, N]
     # The tree sees every pair, however weak, so that min_matches can never split a component.
@@ -52,19 +53,20 @@ def _build_component(nodes: np.ndarray, counts: np.ndarray, options: GraphOption
     root = int(np.flatnonzero(parent < 0)[0])
     children = np.flatnonzero(parent >= 0)
     tree_edges = unique_pairs(np.stack([children, parent[children]], axis=1))  # [N - 1, 2]
-    strong = np.where(counts >= options.min_matches, weights, 0.0)  # [N, N]
+    strong = weights.multiply(counts >= options.min_matches).tocsr()  # [N, N]
     edges = unique_pairs(np.concatenate([tree_edges, augment(strong, options.n_neig)]))  # [E, 2]
 
     i, j = edges.T
     is_tree = (parent[i] == j) | (parent[j] == i)  # [E]
     aux_factor = 1 / options.n_neig if options.aux_factor is None else options.aux_factor
-    initial_weight = weights[i, j] ** options.weight_power * np.where(is_tree, 1.0, aux_factor)  # [E]
+    alike = np.asarray(weights[i, j]).reshape(-1)  # [E]
+    initial_weight = alike**options.weight_power * np.where(is_tree, 1.0, aux_factor)  # [E]
     return ViewGraph(
         images=nodes,
         root=root,
         parent=parent,
         edges=edges,
         is_tree=is_tree,
-        similarity=weights[i, j].astype(np.float32),
+        similarity=alike.astype(np.float32),
         initial_weight=initial_weight.astype(np.float32),
     )

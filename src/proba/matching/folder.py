@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -12,16 +12,18 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from proba.errors import GeometryError, InputError
 from proba.io.images import Photo, find_photos
-from proba.matches import ImageInfo, Matches, PairMatches
+from proba.matches import ImageInfo, Matches, PairMatches, symmetric_counts
 from proba.matching.densify import Densifier
 from proba.matching.features import FeatureCache
 from proba.matching.matcher import Extractor, Features, Matcher, check_matcher, empty_matches, make_matcher
 from proba.matching.pairs import (
     VOCABULARY_SEED,
+    Candidates,
     Pair,
     PairFilter,
     PairOptions,
@@ -42,7 +44,8 @@ from proba.matching.verify import PREVIEW, VerifyOptions, verify
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-SAMPLE_OF_IMAGE = 300  # descriptors of an image that the visual vocabulary is made from
+SAMPLE_OF_IMAGE = 300  # descriptors of an image that the visual vocabulary is made from ...
+SAMPLE_OF_ALL = 300_000  # ... and of all images, which bounds memory from 1,000 images on
 AUTO = "auto"
 FIRST, SECOND = "sift", "xfeat"
 """What `auto` begins with, and what it adds."""
@@ -193,7 +196,7 @@ class _Run:
         self.photos, self.store, self.options = photos, store, options
         self.pool, self.jobs, self.observer = pool, jobs, observer
         self.descriptions: dict[str, dict] = {}
-        self.counts = np.zeros((len(photos), len(photos)), np.int64)  # [N, N] verified matches, i < j
+        self.counts: Counter[Pair] = Counter()  # verified matches of the pairs that have some
         self.contradicted: set[Pair] = set()
         self.features_folder = store.path.with_name(store.path.name + ".features")
         self.caches: dict[str, FeatureCache] = {}
@@ -215,22 +218,25 @@ class _Run:
             return choose_pairs(len(self.photos), self.options.pairs)
         options = self.options.pairs
         signatures = self._signatures(matcher)  # [N, C]
-        alike = signatures @ signatures.T  # [N, N]
+        n = len(signatures)
         if not matcher.preview:
-            return likely_pairs(alike, options)
-        proposed = most_alike(alike, options.proposals)
+            return likely_pairs(
+                most_alike(signatures, options.candidates, round(options.pairs_per_photo * n)), n, options
+            )
+        proposed = most_alike(signatures, options.proposals)
+        del signatures
         cache = self._cache(matcher)
 
         def look(pair: Pair) -> int:
             few = [_first(cache.get(self.photos[k]), options.look) for k in pair]
             return len(matcher.match(*few).scores)
 
-        self.observer.begin("quick look", len(proposed), "pair")
-        seen = np.full(alike.shape, -np.inf)  # [N, N]
-        for (i, j), count in zip(proposed, self._parallel(look, proposed), strict=True):
-            seen[i, j] = seen[j, i] = count + options.signature_weight * alike[i, j]
+        self.observer.begin("quick look", len(proposed.pairs), "pair")
+        seen = np.float32(options.signature_weight) * proposed.alike  # [P]
+        for k, count in enumerate(self._parallel(look, [(i, j) for i, j in proposed.pairs.tolist()])):
+            seen[k] += count
             self.observer.advance()
-        return likely_pairs(seen, options)
+        return likely_pairs(Candidates(proposed.pairs, seen), n, options)
 
     def _signatures(self, matcher: Matcher) -> np.ndarray:  # [N, C]
         """What each photo looks like, from a vocabulary of the set's own features."""
@@ -238,18 +244,19 @@ class _Run:
         self.observer.begin("features", len(self.photos), "image")
         random = np.random.default_rng(VOCABULARY_SEED)
         telling = matcher.preview or None  # on dtu_scan24 they find as many of the verified pairs as all, or more
-        samples = []
+        samples, of_image = [], min(SAMPLE_OF_IMAGE, -(-SAMPLE_OF_ALL // len(self.photos)))
         for features in self._parallel(cache.get, self.photos):
-            samples.append(unit_sample(features["descriptors"][:telling], SAMPLE_OF_IMAGE, random))
+            samples.append(unit_sample(features["descriptors"][:telling], of_image, random))
             self.observer.advance()
         centres = vocabulary(np.concatenate(samples), options.words)
+        del samples
         self.observer.begin("signatures", len(self.photos), "image")
-        signatures = []
-        for photo in self.photos:
+        signatures = np.zeros((len(self.photos), centres.size), np.float32)
+        for k, photo in enumerate(self.photos):
             descriptors = cache.get(photo)["descriptors"][:telling]
-            signatures.append(signature(unit_sample(descriptors, len(descriptors), random), centres))
+            signatures[k] = signature(unit_sample(descriptors, len(descriptors), random), centres)
             self.observer.advance()
-        return np.stack(signatures)
+        return signatures
 
     def match(self, matcher: Matcher, pairs: list[Pair], *, features_of: Matcher | None = None) -> None:
         """Match and verify pairs, and store each as soon as it is done. Features may be those of another matcher."""
@@ -267,14 +274,18 @@ class _Run:
         todo = []
         for i, j in pairs:
             if self.store.has(self.photos[i], self.photos[j], key):
-                self.counts[i, j] += len(self.store.read(self.photos[i], self.photos[j], key).matches.scores)
+                self._count((i, j), self.store.read(self.photos[i], self.photos[j], key))
             else:
                 todo.append((i, j))
         self.observer.begin(what, len(todo), "pair")
-        for (i, j), record in zip(todo, self._parallel(work, todo), strict=True):
+        for pair, record in zip(todo, self._parallel(work, todo), strict=True):
             self.store.append(record)
-            self.counts[i, j] += len(record.matches.scores)
+            self._count(pair, record)
             self.observer.advance()
+
+    def _count(self, pair: Pair, record: Record) -> None:
+        if len(record.matches.scores):
+            self.counts[pair] += len(record.matches.scores)
 
     def drop_contradicted(self) -> None:
         """Take out the pairs that third images speak against."""
@@ -282,8 +293,8 @@ class _Run:
         for i, j in self._kept():
             matches.add(i, j, *self._joined((i, j)))
         self.contradicted = false_pairs(matches)
-        for i, j in self.contradicted:
-            self.counts[i, j] = 0
+        for pair in self.contradicted:
+            self.counts.pop(pair, None)
 
     def densify(self, densifier: Densifier) -> None:
         """Add a denser field to every pair that was kept."""
@@ -299,7 +310,7 @@ class _Run:
         self._store_all("densifying", work, cache.key, self._kept())
 
     def _kept(self) -> list[Pair]:
-        return [(int(i), int(j)) for i, j in zip(*np.nonzero(self.counts), strict=True)]
+        return sorted(self.counts)
 
     def _joined(self, pair: Pair, settings: list[str] | None = None) -> PairMatches:
         """Verified matches of a pair by all matchers."""
@@ -309,7 +320,7 @@ class _Run:
 
     def needy(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of photos with too few well supported pairs to be placed safely, and those between pieces."""
-        counts = self.counts + self.counts.T  # [N, N]
+        counts = self._symmetric()  # [N, N]
         strong = (counts >= self.options.weak_below).sum(axis=1)  # [N]
         weak = strong < min(self.options.strong_pairs, len(self.photos) - 1)  # [N]
         weak &= counts.sum(axis=1) < self.options.enough
@@ -325,16 +336,19 @@ class _Run:
 
     def _pieces(self) -> np.ndarray:  # [N]
         """Number of the connected piece of each photo."""
-        return connected_components(self.counts > 0, directed=False)[1]
+        return connected_components(self._symmetric(), directed=False)[1]
+
+    def _symmetric(self) -> csr_array:  # [N, N]
+        return symmetric_counts(self.counts, len(self.photos))
 
     def summary(self, pairs_tried: int) -> MatchSummary:
-        joined = (self.counts + self.counts.T).any(axis=1)  # [N]
+        joined = {image for pair in self.counts for image in pair}
         return MatchSummary(
             photos=len(self.photos),
             pairs_tried=pairs_tried,
-            pairs_kept=int((self.counts > 0).sum()),
-            matches=int(self.counts.sum()),
-            alone=[self.photos[k].info.name for k in np.flatnonzero(~joined)],
+            pairs_kept=len(self.counts),
+            matches=self.counts.total(),
+            alone=[photo.info.name for k, photo in enumerate(self.photos) if k not in joined],
             contradicted=[(self.photos[i].info.name, self.photos[j].info.name) for i, j in sorted(self.contradicted)],
         )
 

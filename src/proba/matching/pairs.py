@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from proba.errors import InputError
+from proba.graph.topology import strongest_of_rows
 from proba.matches import ImageInfo
 
 Pair = tuple[int, int]
@@ -18,9 +19,18 @@ PairFilter = Callable[[Sequence[ImageInfo], list[Pair]], list[Pair]]
 """Given all images and the pairs (i, j) about to be matched, the pairs to match; it may drop and add."""
 
 
+class Candidates(NamedTuple):
+    """Pairs of photos that may show the same."""
+
+    pairs: np.ndarray  # [P, 2] int64, i < j
+    alike: np.ndarray  # [P], how much the two look alike
+
+
 PairMode = Literal["auto", "exhaustive", "shortlist", "sequential"]
 VOCABULARY_SEED = 0
 """The vocabulary is drawn the same way in every run, so that a resumed run finds the same pairs."""
+ROWS_AT_A_TIME = 1024
+"""Photos whose signatures are compared with all others at a time: 40 MB for 10,000 photos."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,24 +91,59 @@ def _sequential(n_photos: int, window: int) -> list[Pair]:
     return [(i, i + step) for i in range(n_photos) for step in sorted(near | far) if i + step < n_photos]
 
 
-def most_alike(alike: np.ndarray, candidates: int) -> list[Pair]:
-    """Pairs (i, j), i < j, of each photo and the most similar others; `alike` [N, N] is symmetric."""
-    alike = np.where(np.eye(len(alike), dtype=bool), -np.inf, alike)  # [N, N]
-    count = min(candidates, len(alike) - 1)
-    nearest = np.argsort(-alike, axis=1, kind="stable")[:, :count]  # [N, count]
-    return sorted({(min(i, j), max(i, j)) for i, row in enumerate(nearest.tolist()) for j in row})
+def most_alike(signatures: np.ndarray, of_each: int, of_all: int = 0) -> Candidates:
+    """The pairs of each photo and the `of_each` others whose signature [N, C] is most similar to its own, and the
+    `of_all` most similar pairs of all. Never are all N x N products in memory."""
+    n = len(signatures)
+    count = min(of_each, n - 1)
+    best = _no_candidates()
+    near = []
+    for first in range(0, n, ROWS_AT_A_TIME):
+        alike = signatures[first : first + ROWS_AT_A_TIME] @ signatures.T  # [R, N]
+        row = np.arange(first, first + len(alike))  # [R]
+        alike[row - first, row] = -np.inf
+        column = np.argsort(-alike, axis=1, kind="stable")[:, :count]  # [R, count]
+        value = np.take_along_axis(alike, column, axis=1).reshape(-1)
+        near.append(Candidates(np.stack([np.repeat(row, count), column.reshape(-1)], axis=1), value))
+        if of_all:
+            later = np.arange(n) > row[:, None]  # [R, N], i < j
+            pairs = np.argwhere(later) + np.array([first, 0])
+            best = _strongest(_joined([best, Candidates(pairs, alike[later])]), of_all)
+    return _once(_joined([*near, best]))
 
 
-def likely_pairs(alike: np.ndarray, options: PairOptions) -> list[Pair]:
-    """The pairs that look most alike, some for every photo; `alike` [N, N] is symmetric, -inf: no candidate."""
-    chosen = {(i, j) for i, j in most_alike(alike, options.candidates) if np.isfinite(alike[i, j])}
-    rows, columns = np.triu_indices(len(alike), 1)
-    total = round(options.pairs_per_photo * len(alike))
-    for k in np.argsort(-alike[rows, columns], kind="stable"):
-        if len(chosen) >= total or not np.isfinite(alike[rows[k], columns[k]]):
+def likely_pairs(found: Candidates, n_photos: int, options: PairOptions) -> list[Pair]:
+    """The pairs that look most alike, some for every photo; the pairs of `found` are in order."""
+    ends = np.concatenate([found.pairs, found.pairs[:, ::-1]])  # [2 P, 2]
+    alike = np.concatenate([found.alike, found.alike])  # [2 P]
+    near = strongest_of_rows(ends[:, 0], ends[:, 1], alike, options.candidates)
+    chosen = {(min(pair), max(pair)) for pair in ends[near].tolist()}
+    total = round(options.pairs_per_photo * n_photos)
+    for i, j in found.pairs[np.argsort(-found.alike, kind="stable")].tolist():
+        if len(chosen) >= total:
             break
-        chosen.add((int(rows[k]), int(columns[k])))
+        chosen.add((i, j))
     return sorted(chosen)
+
+
+def _no_candidates() -> Candidates:
+    return Candidates(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
+
+
+def _joined(parts: list[Candidates]) -> Candidates:
+    return Candidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _strongest(found: Candidates, count: int) -> Candidates:
+    """The most similar ones, in the order in which they were; of equal ones the first."""
+    kept = np.sort(np.argsort(-found.alike, kind="stable")[:count])
+    return Candidates(found.pairs[kept], found.alike[kept])
+
+
+def _once(found: Candidates) -> Candidates:
+    """Each pair once, i < j, in order. Products of (i, j) and (j, i) may differ in the last bit: the first counts."""
+    pairs, first = np.unique(np.sort(found.pairs, axis=1), axis=0, return_index=True)
+    return Candidates(pairs, found.alike[first])
 
 
 def read_pairs_file(path: Path) -> tuple[tuple[str, str], ...]:

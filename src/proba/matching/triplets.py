@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from proba.geometry.camera import UNIT_SIDE_PX
@@ -58,7 +59,6 @@ class Cycles:
 def triplet_cycles(matches: Matches, options: TripletOptions | None = None) -> list[Cycles]:
     """Detours of all triangles of the match graph."""
     options = options or TripletOptions()
-    counts = matches.counts()  # [N, N]
 
     @lru_cache(maxsize=TREES_HELD)
     def tree(pair: Pair) -> cKDTree:
@@ -71,7 +71,7 @@ def triplet_cycles(matches: Matches, options: TripletOptions | None = None) -> l
         return np.where(np.isfinite(distance), index, 0), np.isfinite(distance)
 
     found = []
-    for i, j, k in _triangles(counts, options.max_thirds):
+    for i, j, k in _triangles(matches.sparse_counts(), options.max_thirds):
         direct, first, second = matches.pairs[i, k], matches.pairs[i, j], matches.pairs[j, k]
         onward, continues = near((j, k), first.points_j)  # [M]
         straight, starts = near((i, k), first.points_i)  # [M]
@@ -136,13 +136,16 @@ def _agreement(found: list[Cycles], min_cycles: int) -> dict[Pair, float]:
     return {pair: agreeing[pair] / count for pair, count in total.items() if count >= min_cycles}
 
 
-def _triangles(counts: np.ndarray, max_thirds: int) -> list[tuple[int, int, int]]:
+def _triangles(counts: csr_array, max_thirds: int) -> list[tuple[int, int, int]]:
     """Triangles i < j < k of the match graph; of each pair those whose weaker other side is strongest."""
     chosen: set[tuple[int, int, int]] = set()
-    for i, j in zip(*np.nonzero(np.triu(counts)), strict=True):
-        support = np.minimum(counts[i], counts[j])  # [N]
-        thirds = np.argsort(-support, kind="stable")[:max_thirds]
-        for k in thirds[support[thirds] > 0]:
+    rows = [slice(*ends) for ends in itertools.pairwise(counts.indptr)]  # of each image, in the sparse matrix
+    for i, j in zip(*counts.nonzero(), strict=True):
+        if i > j:
+            continue
+        both, of_i, of_j = np.intersect1d(counts.indices[rows[i]], counts.indices[rows[j]], True, True)
+        support = np.minimum(counts.data[rows[i]][of_i], counts.data[rows[j]][of_j])  # [K]
+        for k in both[np.argsort(-support, kind="stable")[:max_thirds]]:
             a, b, c = sorted((int(i), int(j), int(k)))
             chosen.add((a, b, c))
     return sorted(chosen)
