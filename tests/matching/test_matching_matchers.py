@@ -5,6 +5,7 @@ import types
 
 import numba
 import numpy as np
+import pycolmap
 import pytest
 import torch
 from textures import noise, transfer, warped
@@ -82,11 +83,13 @@ def test_sift_of_a_blank_picture_matches_nothing(views):
     assert len(sift.match(blank, sift.extract(pixels(views[0]))).scores) == 0
 
 
-def test_colmap_sift_agrees_with_opencv_on_the_pixel_convention(views):
-    sift = Sift()
-    one = sift.extract(pixels(views[0]))["points"]
-    sift.detector = "pycolmap"
-    other = sift.extract(pixels(views[0]))["points"]
+def test_sift_agrees_with_colmap_on_the_pixel_convention(views):
+    grey = pixels(views[0]).grey
+    one = Sift().extract(pixels(views[0]))["points"]
+    options = pycolmap.FeatureExtractionOptions()
+    options.use_gpu = False
+    keypoints, _ = pycolmap.Sift(options=options, device=pycolmap.Device.cpu).extract(grey)
+    other = np.asarray(keypoints, np.float32)[:, :2]  # the first centre is (0.5, 0.5)
     offset = other[:, None] - one[None]  # [L, K, 2]
     nearest = offset[np.arange(len(other)), np.linalg.norm(offset, axis=2).argmin(axis=1)]
     close = np.abs(nearest).max(axis=1) < 1

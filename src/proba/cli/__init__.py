@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import is_dataclass
@@ -37,6 +39,7 @@ COMMANDS = {
 """Module of each command. Only the one that is asked for is loaded: some take seconds."""
 BROKEN_PIPE = 128 + 13
 """Exit code of a process that SIGPIPE ended; Windows has no such signal to ask for its number."""
+TERMINATED = 128 + 15
 HELP_ALL = "--help-all"
 DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from photos or pairwise
 matches, with unknown cameras and no initial poses. Begin with `proba run PHOTOS --out result`, or try `proba demo`."""
@@ -45,12 +48,14 @@ matches, with unknown cameras and no initial poses. Begin with `proba run PHOTOS
 def main(argv: list[str] | None = None) -> None:
     """Entry point. Exit code 0: done. 2: wrong usage or unusable input, said in one line."""
     argv = sys.argv[1:] if argv is None else argv
+    _leave_on_request()
     warnings.formatwarning = lambda message, *_, **__: f"proba: warning: {message}\n"
     try:
         try:
             _dispatch(argv)
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # a program that was started without one
+                sys.stdout.flush()
     except ProbaError as error:
         print(f"proba: {error}", file=sys.stderr)
         sys.exit(2)
@@ -66,6 +71,17 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("proba: interrupted; run the same command with --resume to go on", file=sys.stderr)
         sys.exit(130)
+
+
+def _leave_on_request() -> None:
+    """Whoever ends the program (a scheduler, a shutdown) gets one line, and nothing is left behind."""
+
+    def leave(*_: object) -> None:
+        print("proba: ended from outside; run the same command with --resume to go on", file=sys.stderr)
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, leave)
 
 
 def _dispatch(argv: list[str]) -> None:

@@ -35,7 +35,7 @@ wrong, and the right ones are too small a share."""
 
 
 class Sift:
-    """OpenCV's detector, or COLMAP's where OpenCV is absent; root-SIFT descriptors; mutual nearest neighbours."""
+    """OpenCV's detector; root-SIFT descriptors; mutual nearest neighbours."""
 
     keep_features = True
     preview = 2000  # largest first: they are the most repeatable
@@ -44,19 +44,12 @@ class Sift:
         self.options = options or SiftOptions()
         self.bounds = bounds or VerifyOptions()
         self.max_side_px = self.options.max_side_px
-        try:
-            import cv2  # noqa: F401
-
-            self.detector = "opencv"
-        except ImportError:
-            self.detector = "pycolmap"
 
     def settings(self) -> dict[str, Any]:
-        return {"matcher": "sift", "detector": self.detector, **asdict(self.options)}
+        return {"matcher": "sift", "detector": "opencv", **asdict(self.options)}
 
     def extract(self, pixels: Pixels) -> Features:
-        detect = _detect_opencv if self.detector == "opencv" else _detect_pycolmap
-        points, descriptors = detect(pixels.grey, self.options)  # [K, 2] center0, [K, 128]
+        points, descriptors = _detect(pixels.grey, self.options)  # [K, 2] center0, [K, 128]
         points = pixels.to_original(points)
         seen = pixels.visible(points)  # [K]
         return {"points": points[seen], "descriptors": _root(descriptors[seen])}
@@ -72,7 +65,7 @@ class Sift:
         return PairMatches(points_i[first], points_j[first], 1 - ratio[keep][first])
 
 
-def _detect_opencv(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, np.ndarray]:
+def _detect(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, np.ndarray]:
     import cv2
 
     # Without precise upscaling every keypoint is a quarter of a pixel too far right and down.
@@ -86,20 +79,6 @@ def _detect_opencv(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, 
     places = cv2.KeyPoint_convert(keypoints)  # type: ignore[attr-defined]
     largest = np.argsort([-keypoint.size for keypoint in keypoints], kind="stable")[: options.features]
     return places[largest], descriptors[largest]
-
-
-def _detect_pycolmap(grey: np.ndarray, options: SiftOptions) -> tuple[np.ndarray, np.ndarray]:
-    import pycolmap
-
-    sift = pycolmap.SiftExtractionOptions()
-    sift.max_num_features = options.features
-    sift.peak_threshold = options.contrast_threshold / sift.octave_resolution
-    extraction = pycolmap.FeatureExtractionOptions()
-    extraction.sift, extraction.use_gpu = sift, False
-    keypoints, descriptors = pycolmap.Sift(options=extraction, device=pycolmap.Device.cpu).extract(grey)
-    largest = np.argsort(-keypoints[:, 2], kind="stable")
-    points = np.asarray(keypoints, np.float32)[largest, :2] - np.float32(0.5)  # COLMAP's first centre is (0.5, 0.5)
-    return points, np.asarray(descriptors, np.float32)[largest]
 
 
 def _root(descriptors: np.ndarray) -> np.ndarray:  # [K, 128] uint8
