@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_what_was_there(name, result, tmp_path, capsys):
     WRITERS[name](result, out)
     before, source = snapshot(out), snapshot(result)
     largest = max(len(content) for path, (_, content) in before.items() if name != "align" or "sparse" in path)
-    for limit in (1, largest // 2, largest - 1):
+    for limit in (1, largest // 2, largest * 9 // 10):  # encoders may differ by some bytes from run to run
         capsys.readouterr()
         with pytest.raises((SystemExit, ProbaError)) as caught, largest_file(limit):
             WRITERS[name](result, out)

@@ -28,7 +28,7 @@ def rotation(angle: float, axis: int) -> np.ndarray:
 def test_recording_does_not_change_a_bit():
     matches = scene_matches(make_scene("object", n_images=5, seed=1), seed=1)
     graph = build_view_graphs(matches)[0][0]
-    recorder = Recorder(matches)
+    recorder = Recorder()
     recorder.piece(0, 1, graph)
     options = SolverOptions(iterations=120)
     watched = solve_graph(matches, graph, options, callback=recorder.iteration).worlds.arrays()
@@ -56,11 +56,11 @@ def test_frames_are_denser_early_and_few(evolution):
 
 
 def test_every_world_has_an_ending(result, evolution):
-    assert [w["name"] for w in evolution.worlds] == [h.name for h in result.solved.pieces[0].hypotheses]
-    pruned = [k for k, w in enumerate(evolution.worlds) if w["pruned_at"] is not None]
+    assert [w.name for w in evolution.worlds] == [h.name for h in result.solved.pieces[0].hypotheses]
+    pruned = [k for k, w in enumerate(evolution.worlds) if w.pruned_at is not None]
     assert pruned and all(len(evolution.timeline(k)) == 1 for k in pruned)
     assert len(evolution.timeline(evolution.chosen)) > 2
-    assert all(w["cold"] for w in evolution.worlds)
+    assert all(w.cold for w in evolution.worlds)
 
 
 def test_last_frames_do_not_jump_to_the_result(evolution):

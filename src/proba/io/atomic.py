@@ -127,7 +127,7 @@ def finish_naming(folder: str | Path) -> None:
         content = json.loads(todo.read_text(encoding="utf-8"))
         waiting = _Waiting()
         for temporary, path in content["written"]:
-            if _inside(todo.parent, temporary).exists():  # else it has its name already
+            if os.path.lexists(_inside(todo.parent, temporary)):  # else it has its name already
                 waiting.written.append(_Written(_inside(todo.parent, temporary), _inside(todo.parent, path)))
         waiting.stale = [_inside(todo.parent, path) for path in content["stale"]]
     except (ValueError, KeyError, TypeError) as error:
@@ -144,10 +144,12 @@ def remove_leftovers(folder: str | Path) -> None:
 
 
 def _write_todo(todo: Path, waiting: _Waiting) -> None:
-    folder = todo.parent.resolve()
-    relative = [[str(path.resolve().relative_to(folder)) for path in written] for written in waiting.written]
-    stale = [str(path.resolve().relative_to(folder)) for path in waiting.stale]
-    atomic_write_text(todo, json.dumps({"written": relative, "stale": stale}))
+    def relative(path: Path) -> str:  # a link itself is named, not what it leads to
+        return os.path.relpath(path.absolute(), todo.parent.absolute())
+
+    written = [[relative(path) for path in both] for both in waiting.written]
+    stale = [relative(path) for path in waiting.stale]
+    atomic_write_text(todo, json.dumps({"written": written, "stale": stale}))
 
 
 def _inside(folder: Path, name: str) -> Path:
