@@ -4,17 +4,21 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from proba import memory
+from proba.errors import InputError
 from proba.graph import build_view_graphs
 from proba.matches import ImageInfo, Matches, PairMatches
 from proba.matching import PairOptions
 from proba.matching.pairs import likely_pairs, most_alike
 from proba.matching.triplets import triplet_cycles
-from proba.memory import peak_rss_mb
+from proba.memory import GB, Budget, allowed_bytes, available_bytes, peak_rss_mb, require, set_memory
+from proba.refine.normal_equations import require_memory
 
 MANY = 10_000  # photos: an array of all pairs has 800 MB
 
@@ -91,3 +95,44 @@ def test_a_view_graph_of_many_photos_needs_no_array_of_all_pairs():
 def test_triplets_of_many_photos_need_no_array_of_all_pairs():
     matches = row_of_photos(MANY, 2)
     assert peak_mb(lambda: triplet_cycles(matches)) < 100
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    """Sets the memory for one test."""
+    monkeypatch.setattr(memory, "_chosen", None)
+    return set_memory
+
+
+def test_memory_is_what_the_user_says_or_a_share_of_what_is_left(limit):
+    assert 0 < allowed_bytes() < available_bytes()
+    limit(8)
+    assert allowed_bytes() == 7.5 * GB
+    for wrong in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="--memory"):
+            limit(wrong)
+
+
+def test_what_cannot_fit_is_refused_with_what_is_needed_and_allowed(limit):
+    limit(2)
+    require(1.4 * GB, "This", "")
+    with pytest.raises(InputError, match=r"This needs 2\.10 GB of memory, 2\.00 GB are allowed\. Do less\."):
+        require(1.6 * GB, "This", "Do less.")
+    require_memory(100)
+    with pytest.raises(InputError, match="5000 photos in one piece needs 72"):
+        require_memory(5000)
+
+
+@pytest.mark.parametrize(("need", "together"), [(3, 3), (6, 1), (100, 1)])
+def test_a_budget_lets_only_so_much_be_under_way(need, together):
+    budget, under_way, most = Budget(10), [], []
+
+    def work(number: int) -> None:
+        with budget.take(need):
+            under_way.append(number)
+            most.append(len(under_way))
+            under_way.remove(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(200)))
+    assert len(most) == 200 and max(most) <= together and not under_way

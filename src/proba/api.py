@@ -16,7 +16,7 @@ from proba.errors import InputError
 from proba.history.evolution import EVOLUTION_FILE
 from proba.io.atomic import all_or_nothing, remove
 from proba.io.colours import colour_points
-from proba.io.images import tells_focal
+from proba.io.images import count_photos, tells_focal
 from proba.io.lock import locked
 from proba.io.matches_h5 import load_matches
 from proba.io.solver_folder import SolverFolder, open_solver_folder
@@ -25,8 +25,10 @@ from proba.kernels import evaluator
 from proba.matches import Matches
 from proba.matching import MatchOptions, MatchSummary, check_match_options, match_folder
 from proba.matching.folder import Observer as MatchObserver
+from proba.memory import set_memory
 from proba.pipeline import Observer, SolveOptions, SolveResult, Together, refine_solved, solve_matches
 from proba.refine import RefineOptions
+from proba.refine.normal_equations import require_memory
 from proba.report import judge, output_folder, write_results
 from proba.report.matching import matching_facts
 from proba.threads import set_threads
@@ -39,6 +41,7 @@ def reconstruct(
     match: MatchOptions | None = None,
     options: SolveOptions | None = None,
     threads: int | None = None,
+    memory: float | None = None,
     resume: bool = False,
     observer: Observer | None = None,
     match_observer: MatchObserver | None = None,
@@ -51,17 +54,20 @@ def reconstruct(
         match: Settings of the matching.
         options: Settings of everything after the matching.
         threads: Processor threads; None: all.
+        memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
         resume: Go on with what an earlier call left in `out`.
         observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
         match_observer: Is told how far the matching is.
     """
     match, options = match or MatchOptions(), options or SolveOptions()
     count = set_threads(threads)
+    set_memory(memory)
     _check_inputs(images, match, options)
     folder = None if out is None else Path(out)
     with _work_folder(folder) as work:
         begin, file = time.perf_counter(), work / "matches.h5"
         photos, match = _photos(Path(images), work / FRAMES, match, resume)
+        require_memory(count_photos(photos))
         match_folder(photos, file, match, resume=resume, jobs=count, observer=match_observer)
         before = {"match": time.perf_counter() - begin}
         set_threads(count)
@@ -74,6 +80,7 @@ def match(
     out: str | Path,
     options: MatchOptions | None = None,
     jobs: int | None = None,
+    memory: float | None = None,
     resume: bool = False,
     observer: MatchObserver | None = None,
 ) -> MatchSummary:
@@ -84,10 +91,12 @@ def match(
         out: Matches file to write (h5).
         options: Settings of the matching.
         jobs: Pairs at a time; None: as many as there are processors.
+        memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
         resume: Keep the pairs that an earlier call has finished.
         observer: Is told how far the matching is.
     """
     options, file = options or MatchOptions(), Path(out)
+    set_memory(memory)
     _check_inputs(images, options)
     with locked(file.parent, f".{file.name}.lock"):
         photos, options = _photos(Path(images), file.with_name(f"{file.name}.{FRAMES}"), options, resume)
@@ -101,6 +110,7 @@ def solve(
     images: str | Path | None = None,
     options: SolveOptions | None = None,
     threads: int | None = None,
+    memory: float | None = None,
     resume: bool = False,
     observer: Observer | None = None,
 ) -> SolveResult:
@@ -112,11 +122,13 @@ def solve(
         images: Folder of the photos: their pixels refine coarse matches, colour the points and illustrate the report.
         options: Settings of all stages.
         threads: Processor threads; None: all.
+        memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
         resume: Go on with what an earlier call left in `out`.
         observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
     """
     options = options or SolveOptions()
     set_threads(threads)
+    set_memory(memory)
     evaluator(options.solver.device)
     folder, photos = (None if path is None else Path(path) for path in (out, images))
     with nullcontext() if folder is None else output_folder(folder):
@@ -163,6 +175,7 @@ def refine_folder(
     matches: str | Path | None = None,
     options: RefineOptions | None = None,
     threads: int | None = None,
+    memory: float | None = None,
     observer: Observer | None = None,
 ) -> SolveResult:
     """The refinement alone, from what the solver left in a result folder. Prints nothing.
@@ -176,9 +189,11 @@ def refine_folder(
         matches: The file of the matches that were solved; None: the one in `folder`, or where it was.
         options: Settings of the refinement. What else was set is kept.
         threads: Processor threads; None: all.
+        memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
         observer: Is told which stage runs.
     """
     set_threads(threads)
+    set_memory(memory)
     source, target = Path(folder), Path(folder if out is None else out)
     kept = open_solver_folder(source)
     photos = _kept_photos(kept, None if images is None else Path(images))

@@ -17,6 +17,7 @@ from proba.matches import Matches
 from proba.memory import peak_rss_mb
 from proba.reconstruction import Reconstruction
 from proba.refine import Refinement, RefineOptions, RefineResult
+from proba.refine.normal_equations import require_memory
 from proba.refine.pixels import Photos
 from proba.solution import GROWN, Hypothesis, SolverRun
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
@@ -204,6 +205,7 @@ def solve_matches(
         raise GeometryError(
             f"no two of the {len(matches.images)} images have matches; check that they overlap and show texture"
         )
+    require_memory(max(graph.n_images for graph in graphs))
     unmatched = [matches.images[k].name for k in isolated]
     folder = None
     if keep is not None:
@@ -254,6 +256,7 @@ def refine_solved(
     sources = [_Kept(folder=kept, index=index, run=run) for index, run in runs.items()]
     if not sources:
         raise InputError(f"no piece in {kept.path} is solved; run `proba solve` with --resume first")
+    require_memory(max(source.graph.n_images for source in sources))
     return _refine_pieces(matches, sources, settings, Together(observer), images, kept.unmatched, {}), settings
 
 

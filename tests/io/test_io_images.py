@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from proba.errors import InputError
+from proba.io import images
 from proba.io.images import Pixels, find_photos, load_pixels, read_frame, tells_focal
 
 RANDOM = np.random.default_rng(0)
@@ -207,3 +208,25 @@ def test_reduction_bounds_the_longest_side(folder):
     save(folder / "big.png", picture(300, 200))
     pixels = load_pixels(found(folder)["big.png"], max_side_px=150)
     assert pixels.rgb.shape == (150, 100, 3) and (pixels.width, pixels.height) == (200, 300)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_huge_jpegs_are_decoded_reduced(tmp_path, monkeypatch, orientation):
+    small = np.random.default_rng(0).integers(0, 255, (12, 16, 3)).astype(np.uint8)
+    image = Image.fromarray(small).resize((1600, 1200), Image.Resampling.BICUBIC)
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    for name in "ab":
+        image.save(tmp_path / f"{name}.jpg", quality=95, exif=exif)
+        image = image.transpose(Image.Transpose.ROTATE_180)
+    photo = found(tmp_path)["a.jpg"]
+    whole = load_pixels(photo, max_side_px=200)
+    sizes = []
+    reduce = images._reduced
+    monkeypatch.setattr(images, "_reduced", lambda image, *rest: sizes.append(image.size) or reduce(image, *rest))
+    monkeypatch.setattr(images, "HUGE_PX", 10**6)
+    quick = load_pixels(photo, max_side_px=200)
+    assert max(sizes[0]) == 800  # the smallest that has three times the pixels that are wanted
+    assert (quick.width, quick.height) == (whole.width, whole.height) == photo.info.camera[1:]
+    assert quick.rgb.shape == whole.rgb.shape
+    assert np.abs(quick.rgb.astype(int) - whole.rgb).max() <= 4

@@ -15,6 +15,7 @@ from proba.io.matches_h5 import load_matches
 from proba.matches import ImageInfo, PairMatches
 from proba.matching import MatcherEntry, MatchOptions, PairOptions, VerifyOptions, match_folder, matchers, register
 from proba.matching.features import FeatureCache
+from proba.matching.folder import fixed_bytes
 from proba.matching.pairs import (
     Candidates,
     choose_pairs,
@@ -27,6 +28,7 @@ from proba.matching.pairs import (
 from proba.matching.sift import SELECTIVE, Sift, SiftOptions
 from proba.matching.store import MatchStore, Record, join_matches
 from proba.matching.verify import log10_chance, verify
+from proba.memory import Budget
 
 INFO = ImageInfo(name="a", width=640, height=480)
 OPTIONS = MatchOptions(matcher="sift")
@@ -153,6 +155,40 @@ def test_pairs_found_in_blocks_are_those_of_the_whole_matrix(monkeypatch, n, row
     found = most_alike(signatures, 5, of_all=2 * n)
     assert found.pairs.tolist() == sorted(map(list, near | {tuple(pair) for pair in best.tolist()}))
     np.testing.assert_array_equal(found.alike, alike[tuple(found.pairs.T)])
+
+
+def test_little_memory_means_one_photo_at_a_time_and_the_same_matches(folder, tmp_path, monkeypatch):
+    under_way, most = [], []
+
+    class Watched(Sift):
+        def extract(self, pixels):
+            under_way.append(pixels.name)
+            most.append(len(under_way))
+            features = super().extract(pixels)
+            under_way.remove(pixels.name)
+            return features
+
+    monkeypatch.setattr("proba.matching.folder.make_matcher", lambda *_: Watched())
+    found = []
+    for gigabytes in (0.56, 8):
+        monkeypatch.setattr("proba.memory._chosen", gigabytes)
+        match_folder(folder, tmp_path / f"{gigabytes}.h5", OPTIONS, jobs=4)
+        found.append(load_matches(tmp_path / f"{gigabytes}.h5").pairs)
+    assert most[:4] == [1, 1, 1, 1]
+    assert found[0].keys() == found[1].keys()
+    for pair, matches in found[0].items():
+        for one, other in zip(matches, found[1][pair], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_the_first_pair(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("proba.memory._chosen", 0.51)
+    with pytest.raises(InputError, match=r"4 photos needs 0\.53 GB of memory, 0\.51 GB are allowed.*--memory"):
+        match_folder(folder, tmp_path / "m.h5", OPTIONS)
+    assert not list(tmp_path.iterdir())
+    assert fixed_bytes(10_000, MatchOptions()) < 2e9
+    assert fixed_bytes(10_000, MatchOptions(pairs=PairOptions(mode="exhaustive"))) > 1e10
+    assert fixed_bytes(10_000, MatchOptions(pairs=PairOptions(mode="sequential"))) < 2e8
 
 
 def test_signatures_tell_scenes_apart():
@@ -337,7 +373,7 @@ def test_names_that_collide_are_refused(tmp_path):
 
 
 def test_feature_cache_is_bounded(folder, tmp_path):
-    cache = FeatureCache(Sift(SiftOptions(features=200)), tmp_path / "features", "k", memory_mb=0)
+    cache = FeatureCache(Sift(SiftOptions(features=200)), tmp_path / "features", "k", held_bytes=0, budget=Budget(0))
     photos = find_photos(folder)
     first = cache.get(photos[0])
     for photo in photos:

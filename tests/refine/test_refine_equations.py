@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 
@@ -220,3 +221,20 @@ def test_gauge_directions_change_no_residual(bundle: Bundle) -> None:
     reduced = Equations(placed, placed.alive, FOCAL_ONLY, 2.0, 1.0).reduced(placed)
     gauge = _gauge_directions(placed, reduced.diagonal > 0)  # [D, 7]
     assert np.abs(reduced.system @ gauge).max() < 1e-6 * np.abs(reduced.system).max()
+
+
+def test_little_memory_gives_the_same_bits(bundle, monkeypatch):
+    def reduced():
+        return Equations(bundle, bundle.alive, FOCAL_ONLY, 2.0, 1.0).reduced(bundle, 1e-3)
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(2, int(numba.config.NUMBA_NUM_THREADS)))
+    try:
+        at_once = reduced()
+        monkeypatch.setattr("proba.refine.normal_equations.allowed_bytes", lambda: 0)
+        monkeypatch.setattr(Equations, "_share", lambda *_: pytest.fail("all parts at once"))
+        one_by_one = reduced()
+    finally:
+        numba.set_num_threads(before)
+    for name in ("system", "gradients", "slope", "diagonal"):
+        np.testing.assert_array_equal(getattr(at_once, name), getattr(one_by_one, name))

@@ -21,6 +21,7 @@ def main(
     /,
     out: Annotated[Path | None, OUT] = None,
     jobs: int | None = None,
+    memory: float | None = None,
     resume: bool = False,
     quiet: bool = False,
     list: bool = False,
@@ -35,6 +36,7 @@ def main(
             PyAV), whose frames are written to OUT.frames.
         out: Matches file to write, h5 in hloc's dense layout.
         jobs: Pairs at a time; by default as many as there are processors.
+        memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
         resume: Keep the pairs that an earlier run has finished; changed photos or settings are matched again.
         quiet: No progress display.
         list: Show the matchers and what each of them needs, then stop.
@@ -46,7 +48,7 @@ def main(
     if images is None or out is None:
         raise InputError("give a folder of photos and --out FILE, e.g. `proba match photos --out matches.h5`")
     with MatchBar(quiet=quiet) as bar:
-        api.match(images, out=out, options=match, jobs=jobs, resume=resume, observer=bar)
+        api.match(images, out=out, options=match, jobs=jobs, memory=memory, resume=resume, observer=bar)
     print(f"wrote {out}; next: proba solve {out} --images {images} --out DIR")
 
 

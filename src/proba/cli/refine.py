@@ -25,6 +25,7 @@ def main(
     images: Path | None = None,
     matches: Path | None = None,
     threads: int | None = None,
+    memory: float | None = None,
     quiet: bool = False,
     refine: RefineOptions = DEFAULTS,
 ) -> None:
@@ -40,6 +41,7 @@ def main(
         images: Folder of the photos, if they are no longer where they were.
         matches: File of the matches that were solved; FOLDER/matches.h5 by default, or where it was.
         threads: Processor threads; all by default.
+        memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
         quiet: No progress display.
         refine: Settings of the refinement.
     """
@@ -51,6 +53,7 @@ def main(
             matches=matches,
             options=refine,
             threads=threads,
+            memory=memory,
             observer=Together(bar, NewEnding(folder)),
         )
     print(folder_summary(folder if out is None else out))

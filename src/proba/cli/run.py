@@ -23,6 +23,7 @@ def main(
     /,
     out: Annotated[Path, OUT],
     threads: int | None = None,
+    memory: float | None = None,
     resume: bool = False,
     quiet: bool = False,
     live: bool = False,
@@ -40,6 +41,7 @@ def main(
             PyAV), whose frames are written to OUT/frames.
         out: Folder for the results; made if it does not exist.
         threads: Processor threads; all by default.
+        memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.
@@ -48,8 +50,8 @@ def main(
     """
     with show_solve(out, quiet=quiet, live=live) as show, MatchBar(quiet=quiet) as match_bar:
         api.reconstruct(
-            images, out=out, match=match, options=options, threads=threads, resume=resume, observer=show.observer,
-            match_observer=match_bar,
+            images, out=out, match=match, options=options, threads=threads, memory=memory, resume=resume,
+            observer=show.observer, match_observer=match_bar,
         )  # fmt: skip
         print(folder_summary(out))
         show.linger(stay=stay)

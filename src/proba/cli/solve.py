@@ -22,6 +22,7 @@ def main(
     out: Annotated[Path, OUT],
     images: Path | None = None,
     threads: int | None = None,
+    memory: float | None = None,
     resume: bool = False,
     quiet: bool = False,
     live: bool = False,
@@ -39,6 +40,7 @@ def main(
         images: Folder of the photos. Their pixels refine coarse matches, colour the points and illustrate the report;
             and they tell image sizes where the matches file does not.
         threads: Processor threads; all by default.
+        memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.
@@ -46,7 +48,14 @@ def main(
     """
     with show_solve(out, quiet=quiet, live=live) as show:
         api.solve(
-            matches, out=out, images=images, options=options, threads=threads, resume=resume, observer=show.observer
+            matches,
+            out=out,
+            images=images,
+            options=options,
+            threads=threads,
+            memory=memory,
+            resume=resume,
+            observer=show.observer,
         )
         print(folder_summary(out))
         show.linger(stay=stay)

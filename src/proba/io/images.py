@@ -22,6 +22,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from proba.errors import InputError
 from proba.io.names import name_problem
 from proba.matches import ImageInfo
+from proba.memory import Budget, allowed_bytes
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm"}
 HEIC_SUFFIXES = {".heic", ".heif"}
@@ -31,6 +32,12 @@ TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 INCHES_PER_UNIT = {2: 1.0, 3: 1 / 2.54, 4: 1 / 25.4}  # EXIF FocalPlaneResolutionUnit
 UNREADABLE = Exception  # decoders answer damaged files with every kind of exception there is
 MAX_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 0)  # where Pillow refuses
+BYTES_PER_PIXEL = 8
+"""While a photo is decoded: four as Pillow holds it, and four more where it is turned or an array is made of it."""
+HUGE_PX = 64 * 10**6
+"""JPEG files with more pixels are decoded at a half or a quarter of their sides where they are reduced anyway."""
+GAP = 3.0
+"""A photo is reduced in one quick step to this many times the wanted size, and then with care."""
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MAX_PIXELS))  # OpenCV would take six times as many
 
 
@@ -111,8 +118,16 @@ def read_frame(path: Path) -> StoredFrame:
         return StoredFrame(width=image.width, height=image.height, orientation=orientation)
 
 
+def count_photos(folder: Path) -> int:
+    """Files below a folder that look like photos."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `find_photos` says the same again
+        return len(_image_files(folder))
+
+
 def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: int = 1) -> list[Photo]:
     """All usable photos below a folder, sorted by name. Files that are left out are named in a warning."""
+    budget = Budget(allowed_bytes())
     folder = Path(folder)
     paths = _image_files(folder)
     mask_of = mask_files(Path(masks)) if masks else {}
@@ -121,7 +136,7 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
     # The filter is set here and not where files are opened, because it belongs to the process and not to a thread.
     with warnings.catch_warnings(), ThreadPoolExecutor(max(1, jobs)) as pool:
         warnings.simplefilter("ignore")  # Pillow's own remarks on odd EXIF tags and large images
-        results = list(pool.map(lambda path: _inspect(path, folder, mask_of), paths))
+        results = list(pool.map(lambda path: _inspect(path, folder, mask_of, budget), paths))
     for path, result in zip(paths, results, strict=True):
         name = path.relative_to(folder).as_posix()
         if isinstance(result, str):
@@ -158,11 +173,9 @@ def _focal_px(path: Path) -> float | None:
 def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
     """Read a photo, and its mask, reduced so that its longest side has at most `max_side_px`."""
     try:
-        rgb, mask = read_photo(photo.path, photo.mask_path)
+        (width, height), rgb, mask = _read(photo.path, photo.mask_path, max_side_px)
     except UNREADABLE as error:
         raise InputError(f"{photo.path} cannot be read any more ({error}). Was it changed during the run?") from error
-    height, width = rgb.shape[:2]
-    rgb = _reduced(rgb, max_side_px)
     if mask is not None and mask.shape != rgb.shape[:2]:
         mask = np.asarray(Image.fromarray(mask).resize(rgb.shape[1::-1], Image.Resampling.NEAREST))
     return Pixels(rgb=rgb, mask=mask, width=width, height=height, name=photo.info.name)
@@ -173,31 +186,44 @@ def read_photo(path: Path, mask_path: Path | None = None) -> tuple[np.ndarray, n
 
     Raises what is in UNREADABLE.
     """
-    rgb, alpha = _decode(path)
+    _, rgb, mask = _read(path, mask_path)
+    return rgb, mask
+
+
+def _read(
+    path: Path, mask_path: Path | None, max_side_px: int | None = None
+) -> tuple[tuple[int, int], np.ndarray, np.ndarray | None]:
+    """Width and height of a photo, its RGB, reduced, and where it counts, not reduced."""
+    size, rgb, alpha = _decode(path, max_side_px)
     mask = None if alpha is None else alpha > 127
     if mask_path:
-        white = _read_mask(mask_path, (rgb.shape[1], rgb.shape[0]))
+        white = _read_mask(mask_path, size)
         mask = white if mask is None else mask & white
-    return rgb, mask
+    return size, rgb, mask
 
 
 def load_grey(path: Path, max_side_px: int | None = None) -> np.ndarray:  # [h, w] uint8
     """Luminance of a photo file, reduced like `load_pixels`; raises OSError if it cannot be read."""
     try:
-        rgb, _ = _decode(path)
+        _, rgb, _ = _decode(path, max_side_px)
     except UNREADABLE as error:
         raise OSError(f"{path} cannot be read ({error})") from error
-    return np.asarray(Image.fromarray(_reduced(rgb, max_side_px)).convert("L"))
+    return np.asarray(Image.fromarray(rgb).convert("L"))
 
 
-def _reduced(rgb: np.ndarray, max_side_px: int | None) -> np.ndarray:  # [h, w, 3] uint8
-    """With a longest side of at most `max_side_px`."""
-    height, width = rgb.shape[:2]
-    factor = 1.0 if max_side_px is None else min(1.0, max_side_px / max(width, height))
-    if factor == 1:
-        return rgb
-    size = (max(1, round(width * factor)), max(1, round(height * factor)))
-    return np.asarray(Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0))
+def _reduced(image: Image.Image, size: tuple[int, int], max_side_px: int | None) -> np.ndarray:  # [h, w, 3] uint8
+    """RGB of a photo of this size, perhaps reduced already, with a longest side of at most `max_side_px`."""
+    image = image if image.mode == "RGB" else image.convert("RGB")
+    wanted = _size_below(size, max_side_px)
+    if wanted == image.size:
+        return np.asarray(image)
+    return np.asarray(image.resize(wanted, Image.Resampling.LANCZOS, reducing_gap=GAP))
+
+
+def _size_below(size: tuple[int, int], max_side_px: int | None) -> tuple[int, int]:
+    """Width and height with a longest side of at most `max_side_px`."""
+    factor = 1.0 if max_side_px is None else min(1.0, max_side_px / max(size))
+    return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 
 def _image_files(folder: Path) -> list[Path]:
@@ -262,8 +288,20 @@ def _warn_unmasked(photos: Iterable[Photo], masks: Path) -> None:
         )
 
 
-def _inspect(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
+def _inspect(path: Path, folder: Path, mask_of: dict[str, Path], budget: Budget) -> Photo | str:
     """The photo, or why it is left out."""
+    with budget.take(decoding_bytes(path)):
+        return _inspected(path, folder, mask_of)
+
+
+def decoding_bytes(path: Path) -> int:
+    """What decoding a photo needs at most, by its header."""
+    with contextlib.suppress(UNREADABLE), Image.open(path) as image:
+        return BYTES_PER_PIXEL * image.width * image.height
+    return 0
+
+
+def _inspected(path: Path, folder: Path, mask_of: dict[str, Path]) -> Photo | str:
     name = path.relative_to(folder)
     problem = name_problem(name.as_posix())
     if problem:
@@ -297,23 +335,31 @@ def _check(path: Path) -> tuple[int, int]:
             image.draft(None, (1, 1))  # reads all of the file, but makes only a small picture of it
             image.load()
             return size[::-1] if turned else size
-    rgb, _ = _decode(path)
-    return rgb.shape[1], rgb.shape[0]
+    return _decode(path, MIN_SIDE_PX)[0]
 
 
-def _decode(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """RGB [h, w, 3] uint8, and alpha [h, w] uint8 where there is one, as shown (EXIF orientation applied)."""
+def _decode(path: Path, max_side_px: int | None = None) -> tuple[tuple[int, int], np.ndarray, np.ndarray | None]:
+    """Width and height, RGB [h, w, 3] uint8, reduced, and alpha [height, width] uint8 where there is one; all as shown
+    (EXIF orientation applied)."""
     try:
         with Image.open(path) as image:
+            stored = image.size
+            if max_side_px is not None and stored[0] * stored[1] > HUGE_PX:
+                image.draft(None, _size_below(stored, round(GAP * max_side_px)))  # only JPEG can do that
+            drafted = image.size != stored
+            turned = image.getexif().get(ExifTags.Base.Orientation) in TURNED
             ImageOps.exif_transpose(image, in_place=True)  # no copy of what may be 50 megapixels
+            size = image.size if not drafted else stored[::-1] if turned else stored
             if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-                return np.asarray(Image.fromarray(_to_8_bit(np.asarray(image))).convert("RGB")), None
+                return size, _reduced(Image.fromarray(_to_8_bit(np.asarray(image))), size, max_side_px), None
             if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-                rgba = np.asarray(image.convert("RGBA"))
-                return np.ascontiguousarray(rgba[..., :3]), None if (rgba[..., 3] == 255).all() else rgba[..., 3]
-            return np.asarray(image if image.mode == "RGB" else image.convert("RGB")), None
+                rgba = image.convert("RGBA")
+                alpha = np.asarray(rgba.getchannel("A"))
+                return size, _reduced(rgba, size, max_side_px), None if (alpha == 255).all() else alpha
+            return size, _reduced(image, size, max_side_px), None
     except UnidentifiedImageError:
-        return _decode_deep_colour(path), None
+        deep = Image.fromarray(_decode_deep_colour(path))
+        return deep.size, _reduced(deep, deep.size, max_side_px), None
 
 
 def _to_8_bit(values: np.ndarray) -> np.ndarray:  # [h, w] uint8

@@ -9,19 +9,23 @@ from collections import OrderedDict
 from pathlib import Path
 
 from proba.errors import StorageError
-from proba.io.images import Photo, load_pixels
+from proba.io.images import BYTES_PER_PIXEL, Photo, load_pixels
 from proba.io.npz import read_npz, write_npz
 from proba.matching.matcher import Extractor, Features
+from proba.memory import Budget
+
+EXTRACTION_BYTES_PER_PIXEL = 240  # SIFT's pyramid: eleven float32 pictures of twice the sides, and smaller ones
 
 
 class FeatureCache:
     """Gives the features of a photo, making them when they are asked for the first time."""
 
-    def __init__(self, matcher: Extractor, folder: Path, key: str, *, memory_mb: int = 1024):
+    def __init__(self, matcher: Extractor, folder: Path, key: str, *, held_bytes: float, budget: Budget):
         self.matcher = matcher
         self.folder = folder
         self.key = key
-        self._budget = memory_mb * 1024**2
+        self._held_bytes = held_bytes
+        self._budget = budget  # of all photos that are worked on at a time
         self._held: OrderedDict[str, Features] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -37,7 +41,7 @@ class FeatureCache:
             if photo.digest not in self._held:
                 self._held[photo.digest] = features
                 self._size += _bytes(features)
-            while self._size > self._budget and len(self._held) > 2:
+            while self._size > self._held_bytes and len(self._held) > 2:
                 _, old = self._held.popitem(last=False)
                 self._size -= _bytes(old)
         return features
@@ -61,7 +65,15 @@ class FeatureCache:
         return features
 
     def _extract(self, photo: Photo) -> Features:
-        return self.matcher.extract(load_pixels(photo, self.matcher.max_side_px))
+        with self._budget.take(working_bytes(photo, self.matcher.max_side_px)):
+            return self.matcher.extract(load_pixels(photo, self.matcher.max_side_px))
+
+
+def working_bytes(photo: Photo, max_side_px: int | None) -> float:
+    """What decoding a photo, and then looking for features in its reduced copy, needs at most."""
+    width, height = photo.info.width, photo.info.height
+    factor = 1.0 if max_side_px is None else min(1.0, max_side_px / max(width, height))
+    return width * height * max(BYTES_PER_PIXEL, factor**2 * EXTRACTION_BYTES_PER_PIXEL)
 
 
 def _bytes(features: Features) -> int:

@@ -19,9 +19,11 @@ from proba.errors import GeometryError, InputError
 from proba.io.images import Photo, find_photos
 from proba.matches import ImageInfo, Matches, PairMatches, symmetric_counts
 from proba.matching.densify import Densifier
-from proba.matching.features import FeatureCache
+from proba.matching.features import FeatureCache, working_bytes
 from proba.matching.matcher import Extractor, Features, Matcher, check_matcher, empty_matches, make_matcher
+from proba.matching.nearest import MAX_DIMENSIONS
 from proba.matching.pairs import (
+    ROWS_AT_A_TIME,
     VOCABULARY_SEED,
     Candidates,
     Pair,
@@ -41,11 +43,14 @@ from proba.matching.sift import SELECTIVE, SELECTIVE_BOUNDS, Sift
 from proba.matching.store import MatchStore, Record, join_matches, settings_key
 from proba.matching.triplets import false_pairs
 from proba.matching.verify import PREVIEW, VerifyOptions, verify
+from proba.memory import Budget, allowed_bytes, require
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SAMPLE_OF_IMAGE = 300  # descriptors of an image that the visual vocabulary is made from ...
 SAMPLE_OF_ALL = 300_000  # ... and of all images, which bounds memory from 1,000 images on
+PAIR_BYTES = 250  # of a pair in lists and dictionaries, without its matches
+HELD_BYTES = 1024**3  # features of a matcher in memory at most; the others wait on disk
 AUTO = "auto"
 FIRST, SECOND = "sift", "xfeat"
 """What `auto` begins with, and what it adds."""
@@ -84,8 +89,6 @@ class MatchOptions:
     others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100 each)."""
     preview_from: int = 20
     """Sets with fewer photos are matched in full, without a first look at the most telling features."""
-    memory_mb: int = 1024
-    """Features held in memory, megabytes; the others wait on disk."""
 
     def __post_init__(self) -> None:
         for name in ("masks", "weights"):
@@ -155,6 +158,7 @@ def match_folder(
     auto = options.matcher == AUTO
     first = make_matcher(FIRST if auto else options.matcher, options.weights)
     photos = find_photos(folder, masks=options.masks, jobs=jobs)
+    _check_memory(photos, first, options)
     with MatchStore(out, photos, resume=resume) as store, ThreadPoolExecutor(jobs) as pool:
         run = _Run(photos, store, options, pool, jobs, observer or Silent())
         pairs = run.choose(first)
@@ -181,6 +185,32 @@ def match_folder(
     return summary
 
 
+def _check_memory(photos: list[Photo], matcher: Matcher, options: MatchOptions) -> None:
+    """Refuse a set that cannot fit, before its first pair."""
+    largest = max(working_bytes(photo, matcher.max_side_px) for photo in photos)
+    require(
+        fixed_bytes(len(photos), options) + largest,
+        f"Matching these {len(photos)} photos",
+        "Allow more with --memory, give fewer or smaller photos, or use --pairs shortlist or sequential.",
+    )
+
+
+def fixed_bytes(n_photos: int, options: MatchOptions) -> float:
+    """What matching holds that grows with the number of photos, however few of them are worked on at a time."""
+    chosen = options.pairs
+    if chosen.file is not None or chosen.listed is not None:
+        return 0.0  # as many pairs as the user could write down
+    if not chooses_by_looks(n_photos, chosen):
+        near = n_photos * (chosen.window + 32)
+        every = n_photos * (n_photos - 1) / 2
+        return PAIR_BYTES * (min(near, every) if chosen.mode == "sequential" else every)
+    descriptor = 4 * MAX_DIMENSIONS  # float32
+    samples = min(SAMPLE_OF_ALL, n_photos * SAMPLE_OF_IMAGE) * descriptor
+    signatures = n_photos * chosen.words * descriptor
+    # The samples twice: one by one, and joined. A row of products is also sorted.
+    return 2 * samples + signatures + n_photos * (PAIR_BYTES * chosen.proposals + 16 * ROWS_AT_A_TIME)
+
+
 class _Run:
     """One matching run: photos, store, and the caches that go with it."""
 
@@ -200,6 +230,9 @@ class _Run:
         self.contradicted: set[Pair] = set()
         self.features_folder = store.path.with_name(store.path.name + ".features")
         self.caches: dict[str, FeatureCache] = {}
+        room = allowed_bytes() - fixed_bytes(len(photos), options)
+        self.held_bytes = min(HELD_BYTES, room / 4)  # of each cache
+        self.budget = Budget(room / 2)
 
     def choose(self, matcher: Matcher) -> list[Pair]:
         """The pairs to match; large sets are shortlisted by the matcher's own features."""
@@ -383,7 +416,9 @@ class _Run:
     def _cache(self, matcher: Extractor, more: dict | None = None) -> FeatureCache:
         key = self._key(matcher, more)
         if key not in self.caches:
-            self.caches[key] = FeatureCache(matcher, self.features_folder, key, memory_mb=self.options.memory_mb)
+            self.caches[key] = FeatureCache(
+                matcher, self.features_folder, key, held_bytes=self.held_bytes, budget=self.budget
+            )
         return self.caches[key]
 
     def _key(self, matcher: Extractor, more: dict | None = None) -> str:

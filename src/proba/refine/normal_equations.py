@@ -7,7 +7,7 @@ are added in a fixed order: the same bits every time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from proba.jit import cached_njit
 from proba.kernels.rows import LANES, add_rows, set_row
+from proba.memory import allowed_bytes, require
 from proba.refine.bundle import Bundle, points_in_cameras
 from proba.threads import in_parallel
 
@@ -26,6 +27,8 @@ MIN_DEPTH, BEHIND_PX = 1e-9, 1e3
 """What is behind a camera at the beginning takes no part; what a step would bring there costs as much as this error."""
 PAIRS_OF_OBSERVATION = 40
 """What an observation costs by itself, in pairs of observations of one point, over the functions of a step."""
+MATRICES = 10
+"""Dense matrices of all cameras in memory at a time, at most: where their inverse is made for the uncertainties."""
 
 FAST_MATH = {"nsz", "arcp", "contract", "reassoc"}
 compiled = cached_njit(nogil=True, error_model="numpy", fastmath=FAST_MATH)
@@ -45,6 +48,15 @@ class Reduced:
     @property
     def gradient(self) -> np.ndarray:  # [D]
         return self.gradients.sum(axis=0) + self.pull
+
+
+def require_memory(n_images: int) -> None:
+    """Refuse an adjustment that cannot fit, before anything is solved."""
+    require(
+        MATRICES * 8 * (N_POSE * n_images) ** 2,
+        f"The adjustment of {n_images} photos in one piece",
+        "Allow more with --memory, or reconstruct fewer photos at a time.",
+    )
 
 
 class Equations:
@@ -88,8 +100,8 @@ class Equations:
     def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:
         """The equations, with the diagonal raised by the share `damping`; `group` [P] is the one of each point."""
         group = np.zeros(len(self.points), np.int64) if group is None else group
-        parts = self._share(_reduce, bundle, damping, group, int(group.max(initial=0)) + 1)
-        half, vectors = (sum(arrays) for arrays in zip(*parts, strict=True))  # [D, B, LANES], [G + 2, B, LANES]
+        half, vectors = self._summed(_reduce, bundle, damping, group, int(group.max(initial=0)) + 1)
+        # [D, B, LANES], [G + 2, B, LANES]
         size = np.concatenate([np.full(bundle.n_images, N_POSE), self.cameras[3]])  # [B]
         column = np.arange(LANES) < size[:, None]  # [B, LANES], what is not padding
         half, vectors = half[:, column], vectors[:, column]  # [D, D], [G + 2, D]
@@ -114,9 +126,31 @@ class Equations:
         """Variance of each point, summed over the axes: of its observations, and of the cameras [D, D] that see it."""
         return np.concatenate(self._share(_point_variances, bundle, noise2, covariance))
 
+    def _summed(self, function: Callable, bundle: Bundle, *arguments: object) -> tuple[np.ndarray, ...]:
+        """Sums of the arrays that a compiled function gives for the points of each thread, in the threads' order. Where
+        those of all threads would not fit into memory, one after the other: the same bits."""
+        blocks = bundle.n_images + len(self.prior)
+        fits = len(self.borders) * 8 * self.n_columns * blocks * LANES < allowed_bytes()
+        parts = iter(self._share(function, bundle, *arguments)) if fits else self._parts(function, bundle, *arguments)
+        total = next(parts)
+        for part in parts:
+            for whole, more in zip(total, part, strict=True):
+                whole += more
+        return total
+
     def _share(self, function: Callable, bundle: Bundle, *arguments: object) -> list:
         """Results of a compiled function for the points of each thread."""
-        scene = (
+        scene = self._scene(bundle)
+        return in_parallel(lambda part: function(*part, scene, self.cameras, *arguments), list(pairwise(self.borders)))
+
+    def _parts(self, function: Callable, bundle: Bundle, *arguments: object) -> Iterator[tuple[np.ndarray, ...]]:
+        """The same, one after the other."""
+        scene = self._scene(bundle)
+        return (function(*part, scene, self.cameras, *arguments) for part in pairwise(self.borders))
+
+    def _scene(self, bundle: Bundle) -> tuple[np.ndarray, ...]:
+        """Observations, cameras and points, as the compiled functions want them."""
+        return (
             self.offset,
             self.image,
             self.xy,
@@ -124,7 +158,6 @@ class Equations:
             np.ascontiguousarray(bundle.intrinsics[bundle.camera_of_image]),
             bundle.xyz[self.points],
         )
-        return in_parallel(lambda part: function(*part, scene, self.cameras, *arguments), list(pairwise(self.borders)))
 
 
 @compiled
