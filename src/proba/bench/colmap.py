@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import time
@@ -10,6 +11,7 @@ from typing import Literal
 
 import pycolmap
 
+from proba.io.atomic import atomic_write_text
 from proba.io.colmap import read_colmap
 from proba.reconstruction import Reconstruction
 
@@ -22,17 +24,38 @@ MAPPERS: tuple[Mapper, ...] = ("incremental", "global", "global_novgcal")
 
 
 def colmap_database(
-    images: Path, database: Path, *, camera_model: str = "SIMPLE_PINHOLE", shared: bool = True, threads: int = 2
+    images: Path, database: Path, *, camera_model: str, shared: bool | None, threads: int
 ) -> dict[str, float]:
-    """Features and exhaustive matches of a folder of photos; seconds by stage."""
+    """Features and exhaustive matches of a folder of photos; seconds by stage.
+
+    The photos share a camera, or have one each; None: COLMAP finds out.
+    """
     reader = pycolmap.ImageReaderOptions(camera_model=camera_model, default_focal_length_factor=START_FOCAL)
-    mode = pycolmap.CameraMode.SINGLE if shared else pycolmap.CameraMode.PER_IMAGE
+    modes = {True: pycolmap.CameraMode.SINGLE, False: pycolmap.CameraMode.PER_IMAGE, None: pycolmap.CameraMode.AUTO}
     begin = time.perf_counter()
     extraction = pycolmap.FeatureExtractionOptions(num_threads=threads)
-    pycolmap.extract_features(database, images, camera_mode=mode, reader_options=reader, extraction_options=extraction)
+    pycolmap.extract_features(
+        database, images, camera_mode=modes[shared], reader_options=reader, extraction_options=extraction
+    )
     extracted = time.perf_counter()
     pycolmap.match_exhaustive(database, matching_options=pycolmap.FeatureMatchingOptions(num_threads=threads))
     return {"extract": extracted - begin, "match": time.perf_counter() - extracted}
+
+
+def cached_database(
+    folder: Path, cache: Path, threads: int, *, camera_model: str, shared: bool | None
+) -> tuple[Path, dict[str, float]]:
+    """The database of a folder with `images/`, made once and kept in the cache, and the seconds that took."""
+    database, timing = (cache / f"{folder.name}.{kind}" for kind in ("db", "db.json"))
+    if not database.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        partial = database.with_suffix(".partial.db")
+        partial.unlink(missing_ok=True)
+        images = folder / "images"
+        seconds = colmap_database(images, partial, camera_model=camera_model, shared=shared, threads=threads)
+        atomic_write_text(timing, json.dumps(seconds))
+        partial.rename(database)
+    return database, json.loads(timing.read_text())
 
 
 def map_colmap(

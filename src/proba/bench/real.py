@@ -55,7 +55,7 @@ def main(data: Path, json: Path | None, sets: Sequence[str], options: RealOption
         for method, seed, work in _plan(folder, options):
             if (folder.name, method, seed) in done:
                 continue
-            runs.append({"set": folder.name, "method": method, "seed": seed, **_apart(work)})
+            runs.append({"set": folder.name, "method": method, "seed": seed, **apart(work)})
             print(_line(runs[-1]), flush=True)
             if json:
                 atomic_write_text(json, json_module.dumps(runs, indent=1))
@@ -93,7 +93,7 @@ def _plan(folder: Path, options: RealOptions) -> list[tuple[str, int, tuple[Call
     return plan
 
 
-def _apart(work: tuple[Callable[..., dict], tuple]) -> dict:
+def apart(work: tuple[Callable[..., dict], tuple]) -> dict:
     """Run in a fresh process; what goes wrong becomes part of the result."""
     function, arguments = work
     context = multiprocessing.get_context("spawn")
@@ -130,44 +130,42 @@ def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) ->
 
 def matches_of(folder: Path, truth: GroundTruth, options: RealOptions) -> tuple[Matches, dict[str, float]]:
     """Matches of a set, made once for each matcher and kept in the cache, and the seconds that took."""
+    matches, seconds = cached_matches(folder, options.matcher, options.cache, options.threads)
+    return perfect_matches(matches, truth) if options.perfect else matches, seconds
+
+
+def cached_matches(folder: Path, matcher: str, cache: Path, threads: int) -> tuple[Matches, dict[str, float]]:
+    """The same for any folder with `images/`."""
     from proba.io.matches_h5 import load_matches
     from proba.matching import MatchOptions, match_folder
 
-    file, timing = (options.cache / f"{folder.name}.{options.matcher}.{kind}" for kind in ("h5", "json"))
+    file, timing = (cache / f"{folder.name}.{matcher}.{kind}" for kind in ("h5", "json"))
     if not file.exists():
-        options.cache.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
-        match_folder(folder / "images", file, MatchOptions(matcher=options.matcher), jobs=options.threads)
+        match_folder(folder / "images", file, MatchOptions(matcher=matcher), jobs=threads)
         atomic_write_text(timing, json_module.dumps({"match": time.perf_counter() - begin}))
-    matches, seconds = load_matches(file), json_module.loads(timing.read_text()) if timing.exists() else {}
-    return perfect_matches(matches, truth) if options.perfect else matches, seconds
+    return load_matches(file), json_module.loads(timing.read_text()) if timing.exists() else {}
 
 
 def run_colmap(folder: Path, seed: int, mapper: Any, options: RealOptions) -> dict:
     """One mapping; COLMAP is told whether the photos share a camera and whether they are undistorted."""
-    from proba.bench.colmap import colmap_database, map_colmap
+    from proba.bench.colmap import cached_database, map_colmap
 
     truth = load_ground_truth(folder / "gt.json")
-    database, timing = (options.cache / f"{folder.name}.{kind}" for kind in ("db", "db.json"))
-    if not database.exists():
-        options.cache.mkdir(parents=True, exist_ok=True)
-        partial = database.with_suffix(".partial.db")
-        partial.unlink(missing_ok=True)
-        focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)
-        distorted = truth.distortion is not None and bool(np.any(truth.distortion))
-        seconds = colmap_database(
-            folder / "images",
-            partial,
-            camera_model="SIMPLE_RADIAL" if distorted else "SIMPLE_PINHOLE",
-            shared=bool(np.ptp(focal) < SAME_FOCAL * focal.mean()),
-            threads=options.threads,
-        )
-        atomic_write_text(timing, json_module.dumps(seconds))
-        partial.rename(database)
+    focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)
+    distorted = truth.distortion is not None and bool(np.any(truth.distortion))
+    database, timing = cached_database(
+        folder,
+        options.cache,
+        options.threads,
+        camera_model="SIMPLE_RADIAL" if distorted else "SIMPLE_PINHOLE",
+        shared=bool(np.ptp(focal) < SAME_FOCAL * focal.mean()),
+    )
     models, seconds = map_colmap(folder / "images", database, mapper, seed=seed)
     return {
         **evaluate(models, truth),
-        "seconds": {**json_module.loads(timing.read_text()), **seconds},
+        "seconds": {**timing, **seconds},
         "peak_rss_mb": peak_rss_mb(),
     }
 

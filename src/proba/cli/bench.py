@@ -98,6 +98,32 @@ def real(
     main(data, _file(json), sets, options)
 
 
+def collections(
+    data: Path,
+    json: Path | None = None,
+    sets: tuple[str, ...] = (),
+    seeds: tuple[int, ...] = (0, 1, 2),
+    colmap: bool = True,
+    cache: Path = Path("bench-out/collections"),
+    threads: int | None = None,
+) -> None:
+    """Mixed folders (several scenes, strangers, look-alikes) by the rules of the Image Matching Challenge 2025.
+
+    Args:
+        data: Folder of collections, each with images/, labels.csv and thresholds.csv, or one such collection.
+        json: Write the numbers to this file after every run, and a Markdown table beside it; runs it already holds
+            are not repeated.
+        sets: Only collections whose name holds one of these.
+        seeds: Seeds of ProBA; COLMAP gets the first.
+        colmap: Run COLMAP too.
+        cache: Matches and databases are kept here.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.collections import main
+
+    main(data, _file(json), sets, seeds=seeds, colmap=colmap, cache=cache, threads=set_threads(threads))
+
+
 def worlds(
     data: Path,
     out: Path = Path("bench-out/worlds"),
@@ -160,6 +186,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "synthetic": synthetic,
     "scaling": scaling,
     "real": real,
+    "collections": collections,
     "worlds": worlds,
     "matchers": matchers,
 }

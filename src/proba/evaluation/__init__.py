@@ -1,10 +1,12 @@
 """Pose and cloud metrics."""
 
 from proba.evaluation.cloud import cloud_scores
+from proba.evaluation.collection_score import CollectionScore, score_collection
 from proba.evaluation.evaluate import evaluate
 from proba.evaluation.poses import accuracy, area_under_recall, focal_error_pct, match_names, pair_errors, registered
 
 __all__ = [
+    "CollectionScore",
     "accuracy",
     "area_under_recall",
     "cloud_scores",
@@ -13,4 +15,5 @@ __all__ = [
     "match_names",
     "pair_errors",
     "registered",
+    "score_collection",
 ]

@@ -1,0 +1,125 @@
+"""Mixed folders by the rules of the Image Matching Challenge 2025, beside COLMAP.
+
+A collection is a folder with `images/`, `labels.csv` and `thresholds.csv` (`proba.io.scene_labels`).
+"""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from proba.bench.real import apart, cached_matches
+from proba.errors import InputError, ProbaError
+from proba.evaluation import score_collection
+from proba.io.atomic import atomic_write_text
+from proba.io.scene_labels import LABELS_FILE, load_scenes
+from proba.pipeline import SolveOptions, solve_matches
+from proba.reconstruction import Reconstruction
+from proba.report import judge
+from proba.threads import set_threads
+
+
+def main(
+    data: Path,
+    json: Path | None,
+    sets: Sequence[str],
+    *,
+    seeds: Sequence[int],
+    colmap: bool,
+    cache: Path,
+    threads: int,
+) -> list[dict]:
+    """Run everything that the file does not hold yet, and print a table."""
+    runs: list[dict] = json_module.loads(json.read_text()) if json and json.exists() else []
+    done = {(run["dataset"], run["method"], run["seed"]) for run in runs}
+    for folder in find_collections(data, sets):
+        plan: list[tuple[str, int, tuple[Callable[..., dict], tuple]]] = [
+            ("proba", seed, (run_proba, (folder, seed, cache, threads))) for seed in seeds
+        ]
+        if colmap:
+            plan += [
+                (f"colmap {mapper}", seeds[0], (run_colmap, (folder, seeds[0], mapper, cache, threads)))
+                for mapper in ("incremental", "global")
+            ]
+        for method, seed, work in plan:
+            if (folder.name, method, seed) in done:
+                continue
+            runs.append({"dataset": folder.name, "method": method, "seed": seed, **apart(work)})
+            print(_line(runs[-1]), flush=True)
+            if json:
+                atomic_write_text(json, json_module.dumps(runs, indent=1))
+    table = markdown(runs)
+    print("\n" + table)
+    if json:
+        atomic_write_text(json.with_suffix(".md"), table)
+    return runs
+
+
+def find_collections(data: Path, names: Sequence[str]) -> list[Path]:
+    """The collections below a folder, or the folder itself if it is one; only those whose name holds one of `names`."""
+    folders = [data] if (data / LABELS_FILE).is_file() else sorted(p.parent for p in data.glob(f"*/{LABELS_FILE}"))
+    chosen = [folder for folder in folders if not names or any(name in folder.name for name in names)]
+    if not chosen:
+        wanted = ", ".join(names) or "anything"
+        raise InputError(f"no folder with images/ and {LABELS_FILE} in {data} is named like {wanted}; check --data")
+    return chosen
+
+
+def run_proba(folder: Path, seed: int, cache: Path, threads: int) -> dict:
+    """One solve with default options, and what its report would say."""
+    set_threads(threads)
+    matches, seconds = cached_matches(folder, "auto", cache, threads)
+    try:
+        result = solve_matches(matches, SolveOptions(seed=seed), images=folder / "images")
+    except ProbaError as error:
+        return {**_scores(folder, [], seconds), "error": str(error)}
+    verdict = judge(matches, result)
+    return {**_scores(folder, result.reconstructions, {**seconds, **result.seconds}), "verdict": verdict.level}
+
+
+def run_colmap(folder: Path, seed: int, mapper: Any, cache: Path, threads: int) -> dict:
+    """One mapping with COLMAP's defaults: it groups the photos into cameras itself."""
+    from proba.bench.colmap import cached_database, map_colmap
+
+    database, timing = cached_database(folder, cache, threads, camera_model="SIMPLE_RADIAL", shared=None)
+    models, seconds = map_colmap(folder / "images", database, mapper, seed=seed)
+    return _scores(folder, models, {**timing, **seconds})
+
+
+def _scores(folder: Path, reconstructions: Sequence[Reconstruction], seconds: dict[str, float]) -> dict:
+    found = score_collection(reconstructions, load_scenes(folder))
+    return {**asdict(found), "seconds": sum(seconds.values()), "stages": seconds}
+
+
+def _line(run: dict) -> str:
+    head = f"{run['dataset']:<36} {run['method']:<20} seed {run['seed']}"
+    if "score" not in run:
+        return f"{head}  {run['error']}"
+    numbers = " ".join(f"{name} {run[name]:5.1f}" for name in ("score", "maa", "clusterness"))
+    scenes = ", ".join(f"{row['scene']} {row['found']}/{row['photos']} of {row['cluster']}" for row in run["scenes"])
+    return f"{head}  {numbers}  {run['seconds']:.0f} s  pairs right {run['pairs_right']:.1f} ({scenes})"
+
+
+def markdown(runs: list[dict]) -> str:
+    """One row a collection and method: the seed with the worst score; of time the most."""
+    lines = [
+        "| collection | method | score | mAA | clusterness | pairs right % | verdict | seconds |",
+        "|---|---|--:|--:|--:|--:|---|--:|",
+    ]
+    groups: dict[tuple[str, str], list[dict]] = {}
+    for run in runs:
+        groups.setdefault((run["dataset"], run["method"]), []).append(run)
+    for (name, method), group in groups.items():
+        seeds = f" (worst of {len(group)} seeds)" if len(group) > 1 else ""
+        failed = [run for run in group if "score" not in run]
+        if failed:
+            lines.append(f"| {name} | {method}{seeds} | {failed[0]['error'].splitlines()[0]} | | | | | |")
+            continue
+        worst = min(group, key=lambda run: run["score"])
+        numbers = " | ".join(f"{worst[key]:.1f}" for key in ("score", "maa", "clusterness", "pairs_right"))
+        slow = max(run["seconds"] for run in group)
+        lines.append(f"| {name} | {method}{seeds} | {numbers} | {worst.get('verdict', '-')} | {slow:.0f} |")
+    return "\n".join(lines) + "\n"
