@@ -119,5 +119,6 @@ def test_agrees_with_the_scorer_beside_the_collections():
     centres = [dict(zip(rec.image_names, rec.centres, strict=True)) for rec in clusters]
     score, maa, clusterness, _ = theirs.score(folder, centres)
     assert ours.clusterness == pytest.approx(clusterness)
-    assert ours.maa == pytest.approx(maa, abs=4)  # a camera or two at one threshold: it depends on the order of the triples
+    # A camera or two at one threshold: it depends on the order of the triples.
+    assert ours.maa == pytest.approx(maa, abs=4)
     assert ours.score == pytest.approx(score, abs=4)
