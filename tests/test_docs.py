@@ -13,12 +13,12 @@ import pytest
 
 import proba
 from proba.cli import COMMANDS, main
+from proba.cli.bench import BENCHMARKS
 
 ROOT = Path(__file__).resolve().parents[1]
 API = ROOT / "docs" / "api.md"  # made from the docstrings
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {API})
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
-BENCHMARKS = [path.stem for path in sorted((ROOT / "src/proba/bench").glob("[a-z]*.py")) if path.stem != "colmap"]
 every_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)

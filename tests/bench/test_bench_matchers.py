@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "matching"))
 from textures import save, two_plane_views
 
-from proba.bench.matchers import compare_with_truth, epipolar_errors_px, grid_share
+from proba.bench.match_errors import compare_with_truth, epipolar_errors_px, grid_share
 from proba.cli import main
 from proba.io.ground_truth import GroundTruth, save_ground_truth
 from proba.matches import ImageInfo, Matches, PairMatches
@@ -87,10 +87,12 @@ def test_the_command_writes_a_table(tmp_path, capsys):
     truth.names = ["0.png", "1.png", "2.png"]
     truth.width, truth.height = np.full(3, 400), np.full(3, 300)
     save_ground_truth(truth, folder / "gt.json")
-    out = tmp_path / "rows.json"
-    main(["bench", "matchers", "--data", str(tmp_path), "--matchers", "sift", "--max-pairs", "2", "--json", str(out)])
-    assert "| wall | sift | 2 | 2 |" in capsys.readouterr().out
-    assert json.loads(out.read_text())[0]["pairs_tried"] == 2
+    out = tmp_path / "out"
+    options = ["--data", str(tmp_path), "--sets", "wall", "--matchers", "sift", "--max-pairs", "2", "--no-solve"]
+    main(["bench", "matchers", *options, "--out", str(out)])
+    printed = capsys.readouterr().out
+    assert "| wall | sift | 2 | 2 |" in printed and "Quoted, not measured here" in printed
+    assert json.loads((out / "matchers.json").read_text())["rows"][0]["pairs_tried"] == 2
     with pytest.raises(SystemExit) as exit_info:
         main(["bench", "matchers", "--data", str(tmp_path / "none")])
     assert exit_info.value.code == 2

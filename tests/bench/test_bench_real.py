@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proba.bench.real import RealOptions, find_sets, markdown, perfect_matches, run_proba
+from proba.bench.photo_sets import find_sets
+from proba.bench.real import RealOptions, markdown, perfect_matches, run_proba
 from proba.cli import main
 from proba.errors import InputError
 from proba.io.matches_h5 import save_matches
@@ -17,7 +18,8 @@ from proba.synthetic import make_scene, scene_matches
 
 def test_sets_are_found_by_name(toy_data: Path) -> None:
     assert [found.name for found in find_sets(toy_data, [])] == ["toy"]
-    assert find_sets(toy_data / "toy", ["to"]) == [toy_data / "toy"]
+    (toy,) = find_sets(toy_data / "toy", ["to"])
+    assert toy.images == toy_data / "toy" / "images" and len(toy.truth().names) == 5
     with pytest.raises(InputError, match="nothing"):
         find_sets(toy_data, ["nothing"])
 
@@ -68,5 +70,5 @@ def test_unusable_matches_are_a_result_not_a_crash(toy_data: Path, tmp_path: Pat
         pair.points_j[:] = random.permutation(pair.points_j)
     matches.pairs.clear()
     save_matches(tmp_path / "toy.auto.h5", matches)
-    result = run_proba(toy_data / "toy", 0, "portfolio", RealOptions(cache=tmp_path, threads=1))
+    result = run_proba(find_sets(toy_data)[0], 0, "portfolio", RealOptions(cache=tmp_path, threads=1))
     assert result["registered"] == 0 and "error" in result

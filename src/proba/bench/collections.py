@@ -5,16 +5,16 @@ A collection is a folder with `images/`, `labels.csv` and `thresholds.csv` (`pro
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from proba.bench.real import apart, cached_matches
+from proba.bench.experiment import Row
+from proba.bench.measure import cached_matches
+from proba.bench.runner import run_list
 from proba.errors import InputError, ProbaError
 from proba.evaluation import score_collection
-from proba.io.atomic import atomic_write_text
 from proba.io.scene_labels import LABELS_FILE, load_scenes
 from proba.pipeline import SolveOptions, solve_matches
 from proba.reconstruction import Reconstruction
@@ -33,29 +33,21 @@ def main(
     threads: int,
 ) -> list[dict]:
     """Run everything that the file does not hold yet, and print a table."""
-    runs: list[dict] = json_module.loads(json.read_text()) if json and json.exists() else []
-    done = {(run["dataset"], run["method"], run["seed"]) for run in runs}
+    plan = []
     for folder in find_collections(data, sets):
-        plan: list[tuple[str, int, tuple[Callable[..., dict], tuple]]] = [
-            ("proba", seed, (run_proba, (folder, seed, cache, threads))) for seed in seeds
+        work: list[tuple[str, int, Callable[..., dict], tuple]] = [
+            ("proba", seed, run_proba, (folder, seed, cache, threads)) for seed in seeds
         ]
         if colmap:
-            plan += [
-                (f"colmap {mapper}", seeds[0], (run_colmap, (folder, seeds[0], mapper, cache, threads)))
+            work += [
+                (f"colmap {mapper}", seeds[0], run_colmap, (folder, seeds[0], mapper, cache, threads))
                 for mapper in ("incremental", "global")
             ]
-        for method, seed, work in plan:
-            if (folder.name, method, seed) in done:
-                continue
-            runs.append({"dataset": folder.name, "method": method, "seed": seed, **apart(work)})
-            print(_line(runs[-1]), flush=True)
-            if json:
-                atomic_write_text(json, json_module.dumps(runs, indent=1))
-    table = markdown(runs)
-    print("\n" + table)
-    if json:
-        atomic_write_text(json.with_suffix(".md"), table)
-    return runs
+        plan += [
+            Row(settings={"dataset": folder.name, "method": method, "seed": seed}, work=function, arguments=arguments)
+            for method, seed, function, arguments in work
+        ]
+    return run_list(plan, json, line=_line, markdown=markdown)
 
 
 def find_collections(data: Path, names: Sequence[str]) -> list[Path]:
@@ -71,7 +63,7 @@ def find_collections(data: Path, names: Sequence[str]) -> list[Path]:
 def run_proba(folder: Path, seed: int, cache: Path, threads: int) -> dict:
     """One solve with default options, and what its report would say."""
     set_threads(threads)
-    matches, seconds = cached_matches(folder, "auto", cache, threads)
+    matches, seconds = cached_matches(folder.name, folder / "images", "auto", cache, threads)
     try:
         result = solve_matches(matches, SolveOptions(seed=seed), images=folder / "images")
     except ProbaError as error:
@@ -84,7 +76,9 @@ def run_colmap(folder: Path, seed: int, mapper: Any, cache: Path, threads: int) 
     """One mapping with COLMAP's defaults: it groups the photos into cameras itself."""
     from proba.bench.colmap import cached_database, map_colmap
 
-    database, timing = cached_database(folder, cache, threads, camera_model="SIMPLE_RADIAL", shared=None)
+    database, timing = cached_database(
+        folder.name, folder / "images", cache, threads, camera_model="SIMPLE_RADIAL", shared=None
+    )
     models, seconds = map_colmap(folder / "images", database, mapper, seed=seed)
     return _scores(folder, models, {**timing, **seconds})
 

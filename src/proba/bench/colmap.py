@@ -43,15 +43,14 @@ def colmap_database(
 
 
 def cached_database(
-    folder: Path, cache: Path, threads: int, *, camera_model: str, shared: bool | None
+    name: str, images: Path, cache: Path, threads: int, *, camera_model: str, shared: bool | None
 ) -> tuple[Path, dict[str, float]]:
-    """The database of a folder with `images/`, made once and kept in the cache, and the seconds that took."""
-    database, timing = (cache / f"{folder.name}.{kind}" for kind in ("db", "db.json"))
+    """The database of a folder of photos, made once and kept in the cache, and the seconds that took."""
+    database, timing = (cache / f"{name}.{kind}" for kind in ("db", "db.json"))
     if not database.exists():
         cache.mkdir(parents=True, exist_ok=True)
         partial = database.with_suffix(".partial.db")
         partial.unlink(missing_ok=True)
-        images = folder / "images"
         seconds = colmap_database(images, partial, camera_model=camera_model, shared=shared, threads=threads)
         atomic_write_text(timing, json.dumps(seconds))
         partial.rename(database)

@@ -1,30 +1,23 @@
-"""Accuracy, time and memory on real photos with ground truth, beside COLMAP in the same run.
-
-A set is a folder with `images/` and `gt.json` (see docs/conventions.md). Every run has a process of its own, so that
-peak memory is its own and a crash of one does not take the others along.
-"""
+"""Accuracy, time and memory on real photos with ground truth, beside COLMAP in the same run."""
 
 from __future__ import annotations
 
-import json as json_module
-import multiprocessing
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from proba.errors import InputError, ProbaError
+from proba.bench.experiment import Row
+from proba.bench.measure import cached_matches, solve_and_score
+from proba.bench.photo_sets import PhotoSet, find_sets
+from proba.bench.runner import run_list
 from proba.evaluation import evaluate
 from proba.evaluation.poses import match_names
-from proba.io.atomic import atomic_write_text
-from proba.io.ground_truth import GroundTruth, load_ground_truth
+from proba.io.ground_truth import GroundTruth
 from proba.matches import Matches, PairMatches
-from proba.memory import peak_rss_mb
-from proba.pipeline import SolveOptions, solve_matches
+from proba.pipeline import SolveOptions
 from proba.solver import SolverOptions
 from proba.threads import set_threads
 
@@ -49,130 +42,77 @@ class RealOptions:
 
 def main(data: Path, json: Path | None, sets: Sequence[str], options: RealOptions) -> list[dict]:
     """Run everything that the file does not hold yet, and print a table."""
-    runs: list[dict] = json_module.loads(json.read_text()) if json and json.exists() else []
-    done = {(run["set"], run["method"], run["seed"]) for run in runs}
-    for folder in find_sets(data, sets):
-        for method, seed, work in _plan(folder, options):
-            if (folder.name, method, seed) in done:
-                continue
-            runs.append({"set": folder.name, "method": method, "seed": seed, **apart(work)})
-            print(_line(runs[-1]), flush=True)
-            if json:
-                atomic_write_text(json, json_module.dumps(runs, indent=1))
-    table = markdown(runs)
-    print("\n" + table)
-    if json:
-        atomic_write_text(json.with_suffix(".md"), table)
-    return runs
+    plan = [row for photos in find_sets(data, sets) for row in plan_set(photos, options)]
+    return run_list(plan, json, line=_line, markdown=markdown)
 
 
-def find_sets(data: Path, names: Sequence[str]) -> list[Path]:
-    """The sets below a folder, or the folder itself if it is one; only those whose name holds one of `names`."""
-    if not data.is_dir():
-        raise InputError(f"there is no folder {data}; give --data a folder of sets, each with images/ and gt.json")
-    folders = [data] if (data / "gt.json").is_file() else sorted(p.parent for p in data.glob("*/gt.json"))
-    chosen = [f for f in folders if not names or any(name in f.name for name in names)]
-    if not chosen:
-        raise InputError(f"no set with images/ and gt.json in {data} is named like {', '.join(names) or 'anything'}")
-    return chosen
-
-
-def _plan(folder: Path, options: RealOptions) -> list[tuple[str, int, tuple[Callable[..., dict], tuple]]]:
-    """Method, seed and work of every run on one set."""
+def plan_set(photos: PhotoSet, options: RealOptions) -> list[Row]:
+    """All runs on one set."""
     suffix = (" perfect" if options.perfect else "") + ("" if options.matcher == "auto" else f" {options.matcher}")
-    plan: list[tuple[str, int, tuple[Callable[..., dict], tuple]]] = [
-        (f"proba {kind}{suffix}", seed, (run_proba, (folder, seed, kind, options)))
+    plan = [
+        Row(
+            settings={"set": photos.name, "method": f"proba {kind}{suffix}", "seed": seed},
+            work=run_proba,
+            arguments=(photos, seed, kind, options),
+        )
         for kind in options.hypotheses
         for seed in options.seeds
     ]
-    if options.colmap:
-        from proba.bench.colmap import MAPPERS
-
-        seed = options.seeds[0]
-        plan += [(f"colmap {mapper}", seed, (run_colmap, (folder, seed, mapper, options))) for mapper in MAPPERS]
-    return plan
+    return plan + (plan_colmap(photos, options.seeds[0], options.cache, options.threads) if options.colmap else [])
 
 
-def apart(work: tuple[Callable[..., dict], tuple]) -> dict:
-    """Run in a fresh process; what goes wrong becomes part of the result."""
-    function, arguments = work
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        try:
-            return pool.submit(function, *arguments).result()
-        except Exception as error:
-            return {"error": f"{type(error).__name__}: {error}"}
+def plan_colmap(photos: PhotoSet, seed: int, cache: Path, threads: int) -> list[Row]:
+    """COLMAP's mappers on one set."""
+    from proba.bench.colmap import MAPPERS
+
+    return [
+        Row(
+            settings={"set": photos.name, "method": f"colmap {mapper}", "seed": seed},
+            work=run_colmap,
+            arguments=(photos, seed, mapper, cache, threads),
+        )
+        for mapper in MAPPERS
+    ]
 
 
-def run_proba(folder: Path, seed: int, hypotheses: Any, options: RealOptions) -> dict:
+def run_proba(photos: PhotoSet, seed: int, hypotheses: Any, options: RealOptions) -> dict:
     """One solve."""
     set_threads(options.threads)
-    truth = load_ground_truth(folder / "gt.json")
-    matches, seconds = matches_of(folder, truth, options)
-    try:
-        solving = SolveOptions(seed=seed, solver=SolverOptions(hypotheses=hypotheses))
-        result = solve_matches(matches, solving, images=folder / "images")
-    except ProbaError as error:
-        return {"error": str(error), "images": len(truth.names), "registered": 0}
-    best = result.pieces[0]
-    camera = best.reconstruction.cameras[0]
-    return {
-        **evaluate(result.reconstructions, truth),
-        "seconds": {**seconds, **result.seconds},
-        "peak_rss_mb": peak_rss_mb(),
-        "hypothesis": next(h.name for h in best.hypotheses if h.chosen),
-        "surviving_share": best.surviving_share,
-        "camera_model": camera.model,
-        "focal_std_pct": float(100 * camera.focal_std_px / camera.focal_px[0]),
-        "warnings": [str(note) for note in best.reconstruction.notes],
-    }
+    truth = photos.truth()
+    matches, seconds = matches_of(photos, truth, options)
+    solving = SolveOptions(seed=seed, solver=SolverOptions(hypotheses=hypotheses))
+    result = solve_and_score(matches, truth, solving, images=photos.images)
+    return {**result, "seconds": {**seconds, **result.get("seconds", {})}}
 
 
-def matches_of(folder: Path, truth: GroundTruth, options: RealOptions) -> tuple[Matches, dict[str, float]]:
-    """Matches of a set, made once for each matcher and kept in the cache, and the seconds that took."""
-    matches, seconds = cached_matches(folder, options.matcher, options.cache, options.threads)
+def matches_of(photos: PhotoSet, truth: GroundTruth, options: RealOptions) -> tuple[Matches, dict[str, float]]:
+    """Matches of a set from the cache, or only the true ones among them, and the seconds they took."""
+    matches, seconds = cached_matches(photos.name, photos.images, options.matcher, options.cache, options.threads)
     return perfect_matches(matches, truth) if options.perfect else matches, seconds
 
 
-def cached_matches(folder: Path, matcher: str, cache: Path, threads: int) -> tuple[Matches, dict[str, float]]:
-    """The same for any folder with `images/`."""
-    from proba.io.matches_h5 import load_matches
-    from proba.matching import MatchOptions, match_folder
-
-    file, timing = (cache / f"{folder.name}.{matcher}.{kind}" for kind in ("h5", "json"))
-    if not file.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        begin = time.perf_counter()
-        match_folder(folder / "images", file, MatchOptions(matcher=matcher), jobs=threads)
-        atomic_write_text(timing, json_module.dumps({"match": time.perf_counter() - begin}))
-    return load_matches(file), json_module.loads(timing.read_text()) if timing.exists() else {}
-
-
-def run_colmap(folder: Path, seed: int, mapper: Any, options: RealOptions) -> dict:
+def run_colmap(photos: PhotoSet, seed: int, mapper: Any, cache: Path, threads: int) -> dict:
     """One mapping; COLMAP is told whether the photos share a camera and whether they are undistorted."""
     from proba.bench.colmap import cached_database, map_colmap
 
-    truth = load_ground_truth(folder / "gt.json")
+    truth = photos.truth()
     focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)
     distorted = truth.distortion is not None and bool(np.any(truth.distortion))
     database, timing = cached_database(
-        folder,
-        options.cache,
-        options.threads,
+        photos.name,
+        photos.images,
+        cache,
+        threads,
         camera_model="SIMPLE_RADIAL" if distorted else "SIMPLE_PINHOLE",
         shared=bool(np.ptp(focal) < SAME_FOCAL * focal.mean()),
     )
-    models, seconds = map_colmap(folder / "images", database, mapper, seed=seed)
-    return {
-        **evaluate(models, truth),
-        "seconds": {**timing, **seconds},
-        "peak_rss_mb": peak_rss_mb(),
-    }
+    models, seconds = map_colmap(photos.images, database, mapper, seed=seed)
+    return {**evaluate(models, truth), "seconds": {**timing, **seconds}}
 
 
 def perfect_matches(matches: Matches, truth: GroundTruth) -> Matches:
     """Only the matches that agree with the truth: what the solver does with them is its own doing."""
-    from proba.bench.matchers import epipolar_errors_px
+    from proba.bench.match_errors import epipolar_errors_px
 
     known = match_names([info.name for info in matches.images], truth.names)  # index in the truth of each image
     pairs = {}

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from proba.bench.experiments import EXPERIMENTS
 from proba.errors import InputError
 from proba.threads import set_threads
+
+if TYPE_CHECKING:
+    from proba.bench.experiment import Experiment, RunOptions
+
+CACHE = Path("bench-out/cache")
+RESULTS = Path("bench-out/results")
 
 
 def kernel(json: Path | None = None, threads: int | None = None) -> None:
@@ -71,7 +78,7 @@ def real(
     matcher: str = "auto",
     colmap: bool = True,
     perfect: bool = False,
-    cache: Path = Path("bench-out/cache"),
+    cache: Path = CACHE,
     threads: int | None = None,
 ) -> None:
     """Photos with ground truth: ProBA and COLMAP (incremental, global) side by side.
@@ -124,21 +131,21 @@ def collections(
     main(data, _file(json), sets, seeds=seeds, colmap=colmap, cache=cache, threads=set_threads(threads))
 
 
-def worlds(
+def diagnose(
     data: Path,
-    out: Path = Path("bench-out/worlds"),
+    out: Path = Path("bench-out/diagnosis"),
     hypotheses: Literal["portfolio", "cold"] = "portfolio",
     seed: int = 0,
     matcher: str = "auto",
     perfect: bool = False,
-    cache: Path = Path("bench-out/cache"),
+    cache: Path = CACHE,
     threads: int | None = None,
 ) -> None:
     """Every hypothesis of one set: loss, errors before and after the refinement, mirror states, residuals, a picture.
 
     Args:
         data: A set: a folder with images/ and gt.json.
-        out: Folder for worlds.json and worlds.png.
+        out: Folder for diagnosis.json and diagnosis.png.
         hypotheses: portfolio or cold.
         seed: Seed of the solver.
         matcher: Which matcher, see `proba match --list`.
@@ -146,39 +153,97 @@ def worlds(
         cache: Matches are kept here.
         threads: Processor threads; all by default.
     """
-    from proba.bench.real import RealOptions, find_sets
-    from proba.bench.worlds import main
+    from proba.bench.diagnosis import main
+    from proba.bench.photo_sets import find_sets
+    from proba.bench.real import RealOptions
 
-    folder, *others = find_sets(data, ())
+    photos, *others = find_sets(data)
     if others:
-        names = ", ".join(found.name for found in (folder, *others))
+        names = ", ".join(found.name for found in (photos, *others))
         raise InputError(f"{data} holds several sets ({names}); give --data one of them")
     options = RealOptions(matcher=matcher, perfect=perfect, cache=cache, threads=set_threads(threads))
-    main(folder, out, hypotheses, seed, options)
+    main(photos, out, hypotheses, seed, options)
 
 
 def matchers(
     data: Path | None = None,
-    json: Path | None = None,
+    out: Path = RESULTS,
     sets: tuple[str, ...] = (),
-    matchers: tuple[str, ...] = ("sift", "xfeat"),
+    matchers: tuple[str, ...] = (),
     max_pairs: int | None = None,
     densify: bool = False,
+    solve: bool = True,
+    quick: bool = False,
+    retry: bool = False,
+    threads: int | None = None,
 ) -> None:
-    """Matches against the true epipolar geometry: how many, how right, how much of the image, how fast.
+    """ProBA with each matcher: its matches against the truth, and what becomes of them.
 
     Args:
         data: Folder of sets, each with images/ and gt.json; $PROBA_DATA by default.
-        json: Write the numbers to this file after every row, with the names of the false pairs.
-        sets: Which sets; all by default.
-        matchers: Which matchers, see `proba match --list`.
+        out: Folder for matchers.json, matchers.md and matchers.png; rows it already holds are not repeated.
+        sets: Only sets whose name holds one of these.
+        matchers: Which matchers, see `proba match --list`; by default those that need no download.
         max_pairs: Pairs of each set at most, drawn once; for matchers that take seconds for a pair.
         densify: Measure each matcher once more with its matches densified.
+        solve: Also reconstruct from the matches.
+        quick: Two small sets.
+        retry: Compute rows that failed again.
+        threads: Processor threads; all by default.
     """
-    from proba.bench.matchers import main
+    from proba.bench.experiments.matchers import with_choice
 
-    set_threads(None)
-    main(_file(json), data=data, sets=sets, matchers=matchers, max_pairs=max_pairs, densify=densify)
+    options = _options(data=data, sets=sets, quick=quick, threads=threads)
+    if options.data is None:
+        raise InputError("give --data FOLDER with one folder a set (images/ and gt.json), or set PROBA_DATA")
+    _run(with_choice(matchers, max_pairs, densify, solve), out, options, retry)
+
+
+def _command(name: str, summary: str) -> Callable[..., None]:
+    """The command of an experiment."""
+
+    def command(
+        data: Path | None = None,
+        out: Path = RESULTS,
+        quick: bool = False,
+        sets: tuple[str, ...] = (),
+        seeds: tuple[int, ...] = (),
+        retry: bool = False,
+        cache: Path = CACHE,
+        threads: int | None = None,
+    ) -> None:
+        from proba.bench.experiments import load_experiment
+
+        options = _options(data=data, sets=sets, seeds=seeds, quick=quick, cache=cache, threads=threads)
+        _run(load_experiment(name), out, options, retry)
+
+    command.__doc__ = f"""{summary}
+
+    Args:
+        data: Folder of photo sets with ground truth; $PROBA_DATA by default. Without it only synthetic scenes are used.
+        out: Folder for {name}.json, {name}.md and {name}.png; rows it already holds are not repeated.
+        quick: The small version, as in `make results`.
+        sets: Only sets whose name holds one of these, instead of the experiment's own choice.
+        seeds: Seeds instead of the experiment's own.
+        retry: Compute rows that failed again.
+        cache: Matches and databases are kept here.
+        threads: Processor threads; all by default.
+    """
+    return command
+
+
+def _options(*, data: Path | None, threads: int | None, **others: Any) -> RunOptions:
+    from proba.bench.experiment import RunOptions, data_folder
+
+    return RunOptions(data=data_folder(data), threads=set_threads(threads), **others)
+
+
+def _run(experiment: Experiment, out: Path, options: RunOptions, retry: bool) -> None:
+    from proba.bench.runner import run
+
+    run(experiment, out, options, retry=retry)
+    print((out / f"{experiment.name}.md").read_text(encoding="utf-8"))
+    print(f"wrote {out}/{experiment.name}.json, .md and .png")
 
 
 BENCHMARKS: dict[str, Callable[..., None]] = {
@@ -187,7 +252,8 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "scaling": scaling,
     "real": real,
     "collections": collections,
-    "worlds": worlds,
+    "diagnose": diagnose,
+    **{name: _command(name, summary) for name, summary in EXPERIMENTS.items()},
     "matchers": matchers,
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proba.bench.worlds import MIRROR, mirror_states
+from proba.bench.diagnosis import MIRROR, mirror_states
 from proba.cli import main
 from proba.synthetic import make_scene
 
@@ -27,14 +27,14 @@ def test_edges_across_a_mirrored_half_are_neither_right_nor_mirrored() -> None:
 
 def test_all_worlds_are_judged_and_drawn(toy_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--data", str(toy_data / "toy"), "--out", str(tmp_path / "out"), "--cache", str(toy_data / "cache")]
-    main(["bench", "worlds", *arguments, "--hypotheses", "cold"])
-    worlds = json.loads((tmp_path / "out" / "worlds.json").read_text())
+    main(["bench", "diagnose", *arguments, "--hypotheses", "cold"])
+    worlds = json.loads((tmp_path / "out" / "diagnosis.json").read_text())
     assert {world["name"] for world in worlds} == {"fov45", "fov45-mirror"}  # nobody is pruned
     best = max(worlds, key=lambda world: world["explained_share"])
     assert best["refined"]["rra@5"] == best["refined"]["rta@5"] == 100
     assert all(edge["state"] == "right" and edge["residual_px"] < 20 for edge in best["edges"])
     assert len(best["images"]) == 5 and all(image["mirrored"] == 0 for image in best["images"])
-    assert (tmp_path / "out" / "worlds.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / "diagnosis.png").read_bytes().startswith(b"\x89PNG")
     assert f"| {best['name']} |" in capsys.readouterr().out
 
 
@@ -43,5 +43,5 @@ def test_several_sets_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
         (tmp_path / name).mkdir()
         (tmp_path / name / "gt.json").write_text("{}")
     with pytest.raises(SystemExit) as stop:
-        main(["bench", "worlds", "--data", str(tmp_path)])
+        main(["bench", "diagnose", "--data", str(tmp_path)])
     assert stop.value.code == 2 and "one, two" in capsys.readouterr().err

@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from proba.bench.matchers import epipolar_errors_px
+from proba.bench.match_errors import epipolar_errors_px
+from proba.bench.photo_sets import PhotoSet
 from proba.bench.real import RealOptions, matches_of
 from proba.errors import GeometryError
 from proba.evaluation import accuracy, area_under_recall, evaluate, match_names
@@ -21,7 +22,7 @@ from proba.geometry.camera import fov_from_focal
 from proba.geometry.sim3 import umeyama_robust
 from proba.graph import build_view_graphs
 from proba.io.atomic import atomic_file, atomic_write_text
-from proba.io.ground_truth import GroundTruth, load_ground_truth
+from proba.io.ground_truth import GroundTruth
 from proba.matches import Matches
 from proba.pipeline import SolveOptions
 from proba.refine import refine
@@ -63,16 +64,16 @@ class World:
         return {**kept, "centres": self.centres.round(5).tolist()}
 
 
-def main(folder: Path, out: Path, hypotheses: Hypotheses, seed: int, options: RealOptions) -> list[World]:
-    """Solve one set, judge every world, print a table, and write worlds.json and worlds.png."""
-    truth = load_ground_truth(folder / "gt.json")
-    matches, _ = matches_of(folder, truth, options)
+def main(photos: PhotoSet, out: Path, hypotheses: Hypotheses, seed: int, options: RealOptions) -> list[World]:
+    """Solve one set, judge every world, print a table, and write diagnosis.json and diagnosis.png."""
+    truth = photos.truth()
+    matches, _ = matches_of(photos, truth, options)
     worlds, true_centres = judge_worlds(matches, truth, hypotheses, seed)
     print(table(worlds))
     out.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(out / "worlds.json", json_module.dumps([world.as_json() for world in worlds], indent=1))
-    draw(worlds, true_centres, out / "worlds.png")
-    print(f"wrote {out / 'worlds.json'} and {out / 'worlds.png'}")
+    atomic_write_text(out / "diagnosis.json", json_module.dumps([world.as_json() for world in worlds], indent=1))
+    draw(worlds, true_centres, out / "diagnosis.png")
+    print(f"wrote {out / 'diagnosis.json'} and {out / 'diagnosis.png'}")
     return worlds
 
 

@@ -1,0 +1,177 @@
+"""Runs the rows of an experiment, each in a process of its own, and writes NAME.json, NAME.md and NAME.png.
+
+The JSON is written after every row, so that a run that was ended goes on where it was. A row that fails is a row with
+an `error`.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from proba._version import __version__
+from proba.bench.experiment import Experiment, Row, RunOptions
+from proba.io.atomic import atomic_write_text
+from proba.io.reading import read_json, reading
+from proba.memory import peak_rss_mb
+
+LIBRARIES = ("torch", "numba", "numpy", "scipy", "opencv-python-headless", "kornia", "pycolmap")
+
+
+def run(experiment: Experiment, out: Path, options: RunOptions, *, retry: bool = False) -> list[dict]:
+    """All rows of an experiment, computing those that its file in `out` does not hold, and its page and picture.
+
+    With `retry`, rows that failed are computed again.
+    """
+    file = out / f"{experiment.name}.json"
+    out.mkdir(parents=True, exist_ok=True)
+    plan = experiment.plan(options)
+    head = {"experiment": experiment.name, "quick": options.quick, "machine": machine(options.threads)}
+
+    def save(rows: list[dict]) -> None:
+        atomic_write_text(file, json.dumps({**head, "rows": rows}, indent=1))
+
+    stored = [row for row in load_rows(file) if not (retry and "error" in row)]
+    rows = compute(plan, stored, save, say=lambda row: print(f"{experiment.name}: {one_line(row)}", flush=True))
+    write_page(experiment, rows, out)
+    return rows
+
+
+def load_rows(file: Path) -> list[dict]:
+    """Finished rows of an experiment, none without its file."""
+    if not file.is_file():
+        return []
+    with reading(file, "rows of an experiment", "Remove it to compute them again."):
+        content = read_json(file)
+        rows = content["rows"]
+        if not all(isinstance(row, dict) for row in rows):
+            raise ValueError("a row is no object")
+        return rows
+
+
+def compute(
+    plan: Sequence[Row], stored: Sequence[dict], save: Callable[[list[dict]], None], *, say: Callable[[dict], None]
+) -> list[dict]:
+    """The rows of a plan: those already stored, and the others as they are computed, each saved at once.
+
+    Stored rows that the plan does not name stay in the file, since a smaller run must not throw away a larger one;
+    they are not returned.
+    """
+    every, result = list(stored), []
+    for wanted in plan:
+        found = next((row for row in every if holds(row, wanted.settings)), None)
+        if found is None:
+            found = {**wanted.settings, **apart(wanted.work, *wanted.arguments)}
+            every.append(found)
+            save(every)
+            say(found)
+        result.append(found)
+    return result
+
+
+def run_list(
+    plan: Sequence[Row], file: Path | None, *, line: Callable[[dict], str], markdown: Callable[[list[dict]], str]
+) -> list[dict]:
+    """Rows in a plain JSON list (or nowhere), a line on the terminal for each, and a table beside the file."""
+    stored: list[dict] = json.loads(file.read_text()) if file and file.exists() else []
+
+    def save(rows: list[dict]) -> None:
+        if file:
+            atomic_write_text(file, json.dumps(rows, indent=1))
+
+    rows = compute(plan, stored, save, say=lambda row: print(line(row), flush=True))
+    text = markdown(rows)
+    print("\n" + text)
+    if file:
+        atomic_write_text(file.with_suffix(".md"), text)
+    return rows
+
+
+def holds(row: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Whether a stored row is the one with these settings."""
+    return all(key in row and row[key] == value for key, value in settings.items())
+
+
+def apart(work: Callable[..., dict], *arguments: Any) -> dict:
+    """Run in a fresh process; what goes wrong becomes part of the result."""
+    begin = time.perf_counter()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            result = pool.submit(_measured, work, arguments).result()
+        except Exception as error:
+            result = {"error": f"{type(error).__name__}: {error}"}
+    return {**result, "wall_s": round(time.perf_counter() - begin, 2)}
+
+
+def _measured(work: Callable[..., dict], arguments: tuple) -> dict:
+    result = work(*arguments)
+    return {**result, "peak_rss_mb": round(peak_rss_mb(), 1)}
+
+
+def write_page(experiment: Experiment, rows: list[dict], out: Path) -> None:
+    """NAME.md and, where a row has succeeded, NAME.png."""
+    picture = out / f"{experiment.name}.png"
+    good = [row for row in rows if "error" not in row]
+    if good:
+        experiment.draw(good, picture)
+    atomic_write_text(out / f"{experiment.name}.md", page(experiment, rows, picture.name if good else None))
+
+
+def page(experiment: Experiment, rows: list[dict], picture: str | None) -> str:
+    """The section of an experiment in Markdown, its heading on the second level."""
+    parts = [f"## {experiment.title}\n\n`proba bench {experiment.name}`\n\n{experiment.about.strip()}\n"]
+    parts.append(experiment.tables(rows) if rows else "Nothing was run: there are no photo sets (`--data`).\n")
+    if picture:
+        parts.append(f"![{experiment.caption or experiment.title}]({picture})\n")
+    failed = [row for row in rows if "error" in row]
+    if failed:
+        parts.append("Failed:\n\n" + "".join(f"- {one_line(row)}\n" for row in failed))
+    parts += [quoted.markdown() for quoted in experiment.quoted]
+    return "\n".join(parts)
+
+
+def one_line(row: Mapping[str, Any]) -> str:
+    """A row for the terminal: short values only."""
+    if "error" in row:
+        shown = {key: value for key, value in row.items() if key not in ("images", "registered", "wall_s")}
+    else:
+        shown = {key: value for key, value in row.items() if isinstance(value, str | int | float)}
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {str(value).splitlines()[0][:200]}"
+        for key, value in shown.items()
+        if str(value)
+    )
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """What the numbers of this run depend on."""
+    return {
+        "proba": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "threads": threads,
+        "libraries": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

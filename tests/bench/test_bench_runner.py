@@ -1,0 +1,87 @@
+"""The runner of experiments: what is there is not computed again, and a failure is a row."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from proba.bench.charts import bars
+from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, mean_score, table
+from proba.bench.experiments import EXPERIMENTS, load_experiment
+from proba.bench.runner import load_rows, run
+from proba.errors import InputError
+
+
+def square(number: int, log: str) -> dict:
+    """Work of a row; it leaves a line for every time it is called."""
+    with open(log, "a") as file:
+        file.write(f"{number}\n")
+    if number == 3:
+        raise ValueError("three is not liked")
+    if number == 4:
+        os._exit(1)
+    return {"square": number**2}
+
+
+def toy(log: Path, numbers: tuple[int, ...]) -> Experiment:
+    return Experiment(
+        name="toy",
+        title="A toy",
+        about="Squares.",
+        quoted=(Quoted(source="a book", header=("number", "square"), rows=(("2", 4.5),)),),
+        plan=lambda options: [
+            Row(settings={"number": number, "seed": 0}, work=square, arguments=(number, str(log))) for number in numbers
+        ],
+        tables=lambda rows: table(("number", "square"), [(row["number"], row.get("square")) for row in rows]),
+        draw=lambda rows, path: bars(path, ["x"], {str(row["number"]): [row["square"]] for row in rows}, ylabel="y"),
+    )
+
+
+def test_rows_are_resumed_and_failures_are_rows(tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    rows = run(toy(log, (2, 3, 4)), out, RunOptions())
+    assert [row.get("square") for row in rows] == [4, None, None]
+    assert "three is not liked" in rows[1]["error"] and "error" in rows[2]
+    assert log.read_text().split() == ["2", "3", "4"]
+    rows = run(toy(log, (5, 2, 3)), out, RunOptions())
+    assert [row.get("square") for row in rows] == [25, 4, None]
+    assert log.read_text().split() == ["2", "3", "4", "5"]  # nothing was computed twice
+    assert len(load_rows(out / "toy.json")) == 4  # a smaller plan throws nothing away
+    run(toy(log, (3,)), out, RunOptions(), retry=True)
+    assert log.read_text().split()[-1] == "3"
+
+
+def test_page_shows_own_quoted_and_failed_rows(tmp_path: Path) -> None:
+    run(toy(tmp_path / "log", (2, 3)), tmp_path, RunOptions())
+    page = (tmp_path / "toy.md").read_text()
+    assert "| 2 | 4 |" in page and "| 3 | - |" in page
+    quoted = page[page.index("*Quoted, not measured here* (a book)") :]
+    assert "| 2 | 4.5 |" in quoted and "| 2 | 4 |" not in quoted
+    assert "three is not liked" in page and "](toy.png)" in page
+    assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
+    stored = json.loads((tmp_path / "toy.json").read_text())
+    assert stored["machine"]["libraries"]["numpy"] and stored["rows"][0]["wall_s"] >= 0
+
+
+def test_damaged_rows_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "toy.json").write_text("{")
+    with pytest.raises(InputError, match="Remove it"):
+        run(toy(tmp_path / "log", (2,)), tmp_path, RunOptions())
+
+
+def test_failures_count_as_nothing_reconstructed() -> None:
+    assert mean_score([{"rra@5": 80.0}, {"error": "no overlap"}], "rra@5") == 40.0
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_has_figures_to_stand_beside(name: str) -> None:
+    experiment = load_experiment(name)
+    assert experiment.name == name and experiment.about and experiment.quoted
+    for quick in (True, False):
+        plan = experiment.plan(RunOptions(quick=quick))  # without photos
+        keys = [json.dumps(dict(row.settings), sort_keys=True) for row in plan]
+        assert len(set(keys)) == len(keys), "two rows have the same settings"
+        assert all("seed" in row.settings for row in plan)
