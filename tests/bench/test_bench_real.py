@@ -19,7 +19,7 @@ from proba.synthetic import make_scene, scene_matches
 def test_sets_are_found_by_name(toy_data: Path) -> None:
     assert [found.name for found in find_sets(toy_data, [])] == ["toy"]
     (toy,) = find_sets(toy_data / "toy", ["to"])
-    assert toy.images == toy_data / "toy" / "images" and len(toy.truth().names) == 5
+    assert toy.images(toy_data) == toy_data / "toy" / "images" and len(toy.truth().names) == 5
     with pytest.raises(InputError, match="nothing"):
         find_sets(toy_data, ["nothing"])
 

@@ -81,13 +81,15 @@ def run_proba(photos: PhotoSet, seed: int, hypotheses: Any, options: RealOptions
     truth = photos.truth()
     matches, seconds = matches_of(photos, truth, options)
     solving = SolveOptions(seed=seed, solver=SolverOptions(hypotheses=hypotheses))
-    result = solve_and_score(matches, truth, solving, images=photos.images)
+    result = solve_and_score(matches, truth, solving, images=photos.images(options.cache))
     return {**result, "seconds": {**seconds, **result.get("seconds", {})}}
 
 
 def matches_of(photos: PhotoSet, truth: GroundTruth, options: RealOptions) -> tuple[Matches, dict[str, float]]:
     """Matches of a set from the cache, or only the true ones among them, and the seconds they took."""
-    matches, seconds = cached_matches(photos.name, photos.images, options.matcher, options.cache, options.threads)
+    matches, seconds = cached_matches(
+        photos.name, photos.images(options.cache), options.matcher, options.cache, options.threads
+    )
     return perfect_matches(matches, truth) if options.perfect else matches, seconds
 
 
@@ -95,18 +97,18 @@ def run_colmap(photos: PhotoSet, seed: int, mapper: Any, cache: Path, threads: i
     """One mapping; COLMAP is told whether the photos share a camera and whether they are undistorted."""
     from proba.bench.colmap import cached_database, map_colmap
 
-    truth = photos.truth()
+    truth, images = photos.truth(), photos.images(cache)
     focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)
     distorted = truth.distortion is not None and bool(np.any(truth.distortion))
     database, timing = cached_database(
         photos.name,
-        photos.images,
+        images,
         cache,
         threads,
         camera_model="SIMPLE_RADIAL" if distorted else "SIMPLE_PINHOLE",
         shared=bool(np.ptp(focal) < SAME_FOCAL * focal.mean()),
     )
-    models, seconds = map_colmap(photos.images, database, mapper, seed=seed)
+    models, seconds = map_colmap(images, database, mapper, seed=seed)
     return {**evaluate(models, truth), "seconds": {**timing, **seconds}}
 
 

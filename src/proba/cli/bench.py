@@ -199,6 +199,16 @@ def matchers(
     _run(with_choice(matchers, max_pairs, densify, solve), out, options, retry)
 
 
+def datasets() -> None:
+    """Datasets whose published layouts are read: where each comes from, its licence, its files. Nothing downloads."""
+    from proba.io.datasets import LAYOUTS
+
+    for layout in LAYOUTS:
+        print(f"{layout.name}: {layout.title}\n  from     {layout.source}\n  licence  {layout.licence}")
+        print("".join(f"           {line}\n" for line in layout.tree.splitlines()))
+    print("Any other set: SET/images/ and SET/gt.json (docs/conventions.md).")
+
+
 def _command(name: str, summary: str) -> Callable[..., None]:
     """The command of an experiment."""
 
@@ -220,7 +230,8 @@ def _command(name: str, summary: str) -> Callable[..., None]:
     command.__doc__ = f"""{summary}
 
     Args:
-        data: Folder of photo sets with ground truth; $PROBA_DATA by default. Without it only synthetic scenes are used.
+        data: Folder of photo sets with truth (`proba bench datasets`); $PROBA_DATA by default. Without it only
+            synthetic scenes are used.
         out: Folder for {name}.json, {name}.md and {name}.png; rows it already holds are not repeated.
         quick: The small version, as in `make results`.
         sets: Only sets whose name holds one of these, instead of the experiment's own choice.
@@ -253,6 +264,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "real": real,
     "collections": collections,
     "diagnose": diagnose,
+    "datasets": datasets,
     **{name: _command(name, summary) for name, summary in EXPERIMENTS.items()},
     "matchers": matchers,
 }

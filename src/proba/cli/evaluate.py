@@ -22,7 +22,8 @@ def main(folder: Annotated[Path, tyro.conf.Positional], /, gt: Path, json: Path 
 
     Args:
         folder: Folder that `proba solve` or `proba run` wrote, or a COLMAP model.
-        gt: Ground truth: a gt.json, a COLMAP model folder, or a nerfstudio transforms.json.
+        gt: Ground truth: a gt.json, a COLMAP model folder, a nerfstudio transforms.json, or a scene of a dataset in its
+            original layout (`proba bench datasets`).
         json: Also write the numbers to this file.
     """
     metrics = evaluate(load_reconstruction(folder), load_ground_truth(gt))

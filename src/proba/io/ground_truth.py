@@ -19,9 +19,11 @@ from proba.io.reading import MAX_COORDINATE, MAX_SIDE_PX, read_json, reading, wh
 
 COLMAP_FILES = ("images.bin", "images.txt")
 MIN_DETERMINANT = 1e-9
+NO_DEPTH = 65535
+"""Depth sensors write this, or 0, where they see nothing."""
 ADVICE = (
     "Give a gt.json (cameras with image, width, height, fx, fy, cx, cy, R, t), a nerfstudio transforms.json, "
-    "or the folder of a COLMAP model."
+    "the folder of a COLMAP model, or of a scene in a layout that `proba bench datasets` lists."
 )
 
 
@@ -56,7 +58,8 @@ class GroundTruth:
 
 
 def load_ground_truth(path: str | Path) -> GroundTruth:
-    """Read a gt.json, a nerfstudio transforms.json, a COLMAP model, or a folder that holds one of them."""
+    """Read a gt.json, a nerfstudio transforms.json, a COLMAP model, a folder that holds one of them, or a scene of a
+    dataset in its original layout (`proba.io.datasets`)."""
     path = Path(path)
     if path.is_dir():
         return _load_folder(path)
@@ -64,14 +67,14 @@ def load_ground_truth(path: str | Path) -> GroundTruth:
         raise InputError(f"There is no ground truth at {path}. Check the path.")
     if path.suffix != ".json":
         if path.name in COLMAP_FILES:
-            return _load_colmap(path.parent)
+            return read_colmap_truth(path.parent)
         raise InputError(f"{path} is no ground truth. {ADVICE}")
     with reading(path, "ground truth that can be read", ADVICE):
         content = read_json(path)
         if "cameras" in content:
-            return _checked(_from_gt_json(content, path.parent))
+            return checked(_from_gt_json(content, path.parent))
         if "frames" in content:
-            return _checked(_from_nerfstudio(content, path.parent))
+            return checked(_from_nerfstudio(content, path.parent))
         raise ValueError("it has neither `cameras` nor `frames`")
 
 
@@ -115,10 +118,11 @@ def _lift_depth(truth: GroundTruth, n: int, path: Path, max_points: int) -> np.n
     from PIL import Image  # only depth images need it
 
     with reading(path, "a depth image", "Restore it, or remove its entry."), Image.open(path) as image:
-        depth = np.asarray(image).astype(np.float64) * truth.depth_units_per_count  # [H, W]
-        if depth.ndim != 2:
+        counts = np.asarray(image)
+        if counts.ndim != 2:
             raise ValueError("it has colours")
-    rows, columns = np.nonzero(depth > 0)
+    depth = counts * truth.depth_units_per_count  # [H, W]
+    rows, columns = np.nonzero((counts > 0) & (counts < NO_DEPTH))
     step = max(1, -(-len(rows) // max(max_points, 1)))
     rows, columns = rows[::step], columns[::step]
     scale = np.array([truth.width[n] / depth.shape[1], truth.height[n] / depth.shape[0]])
@@ -137,9 +141,13 @@ def _load_folder(folder: Path) -> GroundTruth:
     for name in ("gt.json", "transforms.json"):
         if (folder / name).is_file():
             return load_ground_truth(folder / name)
-    for model in (folder, folder / "sparse" / "0", folder / "sparse", folder / "dslr_calibration_undistorted"):
+    from proba.io.datasets import layouts_of  # they build on this module
+
+    for layout in layouts_of(folder):
+        return layout.load(folder)
+    for model in (folder, folder / "sparse" / "0", folder / "sparse"):
         if any((model / name).is_file() for name in COLMAP_FILES):
-            return _load_colmap(model)
+            return read_colmap_truth(model)
     raise InputError(f"The folder {folder} holds no ground truth. {ADVICE}")
 
 
@@ -159,7 +167,7 @@ def _from_gt_json(content: dict, folder: Path) -> GroundTruth:
     depth = [folder / check_name(c["depth"]) if c.get("depth") else None for c in cameras]
     return GroundTruth(
         names=[c["image"] for c in cameras],
-        cam_from_world=_rigid(np.array([c["R"] for c in cameras], np.float64), np.array([c["t"] for c in cameras])),
+        cam_from_world=rigid(np.array([c["R"] for c in cameras], np.float64), np.array([c["t"] for c in cameras])),
         intrinsics=intrinsics,
         width=np.array([c["width"] for c in cameras]),
         height=np.array([c["height"] for c in cameras]),
@@ -183,7 +191,7 @@ def _from_nerfstudio(content: dict, folder: Path) -> GroundTruth:
     width, height = np.array(sizes).T
     return GroundTruth(
         names=[_frame_name(frame) for frame in frames],
-        cam_from_world=_rigid(rotation.transpose(0, 2, 1), translation),
+        cam_from_world=rigid(rotation.transpose(0, 2, 1), translation),
         intrinsics=np.array(intrinsics, np.float64),
         width=width,
         height=height,
@@ -201,13 +209,13 @@ def _nerfstudio_lens(entry: dict, folder: Path) -> tuple[list[float], tuple[int,
     if "w" in entry and "h" in entry:
         width, height = int(entry["w"]), int(entry["h"])
     else:
-        width, height = _image_size(folder / entry["file_path"])
+        width, height = image_size(folder / entry["file_path"])
     angle = entry.get("camera_angle_x")  # Blender's files give the field of view instead
     fx = float(entry["fl_x"]) if "fl_x" in entry or angle is None else width / 2 / np.tan(float(angle) / 2)
     return [fx, float(entry.get("fl_y", fx)), entry.get("cx", width / 2), entry.get("cy", height / 2)], (width, height)
 
 
-def _image_size(path: Path) -> tuple[int, int]:
+def image_size(path: Path) -> tuple[int, int]:
     from PIL import Image  # only files without sizes need it
 
     for candidate in (path, path.with_name(path.name + ".png"), path.with_name(path.name + ".jpg")):
@@ -217,7 +225,7 @@ def _image_size(path: Path) -> tuple[int, int]:
     raise ValueError(f"`w` and `h` are missing, and the image {path} is too")
 
 
-def _load_colmap(folder: Path) -> GroundTruth:
+def read_colmap_truth(folder: Path) -> GroundTruth:
     """Only poses, cameras and points are used: tracks may name images that were removed."""
     with reading(folder, "a COLMAP model that can be read", ADVICE):
         model = read_model(folder)
@@ -235,7 +243,7 @@ def _load_colmap(folder: Path) -> GroundTruth:
         )
 
 
-def _checked(truth: GroundTruth) -> GroundTruth:
+def checked(truth: GroundTruth) -> GroundTruth:
     """The same, after a look at every number; ValueError says which is wrong."""
     for name in truth.names:
         check_name(name)
@@ -258,7 +266,7 @@ def _checked(truth: GroundTruth) -> GroundTruth:
     return truth
 
 
-def _rigid(rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:  # [N, 4, 4]
+def rigid(rotation: np.ndarray, translation: np.ndarray) -> np.ndarray:  # [N, 4, 4]
     transform = np.tile(np.eye(4), (len(rotation), 1, 1))
     transform[:, :3, :3], transform[:, :3, 3] = rotation, translation
     return transform

@@ -78,7 +78,7 @@ def plan(
                 "seed": seed,
             },
             work=measure_set,
-            arguments=(photos, name, max_pairs, dense, seed if solve else None, options.threads),
+            arguments=(photos, name, max_pairs, dense, seed if solve else None, options),
         )
         for photos in options.photo_sets(QUICK_SETS if options.quick else (*QUICK_SETS, *FULL_SETS))
         for name in chosen or installed()
@@ -93,18 +93,18 @@ def installed() -> list[str]:
 
 
 def measure_set(
-    photos: PhotoSet, matcher: str, max_pairs: int | None, densify: bool, seed: int | None, threads: int
+    photos: PhotoSet, matcher: str, max_pairs: int | None, densify: bool, seed: int | None, options: RunOptions
 ) -> dict:
     """Match the photos of one set, compare the matches with its truth, and solve (unless `seed` is None)."""
-    set_threads(threads)
-    truth, clock = photos.truth(), StageClock()
-    options = MatchOptions(matcher=matcher, densify=densify, pair_filter=_sample(max_pairs))
+    set_threads(options.threads)
+    truth, images, clock = photos.truth(), photos.images(options.cache), StageClock()
+    matching = MatchOptions(matcher=matcher, densify=densify, pair_filter=_sample(max_pairs))
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary) / "matches.h5"
-        summary = match_folder(photos.images, file, options, jobs=threads, observer=clock)
+        summary = match_folder(images, file, matching, jobs=options.threads, observer=clock)
         matches = load_matches(file)
     features = clock.seconds.get("features", 0.0)
-    solved = {} if seed is None else solve_and_score(matches, truth, regime(DEFAULT, seed), images=photos.images)
+    solved = {} if seed is None else solve_and_score(matches, truth, regime(DEFAULT, seed), images=images)
     return {
         "images": summary.photos,
         "pairs_tried": summary.pairs_tried,
