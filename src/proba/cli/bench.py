@@ -105,6 +105,49 @@ def real(
     main(data, _file(json), sets, options)
 
 
+def stress(
+    data: Path,
+    json: Path | None = None,
+    sets: tuple[str, ...] = (),
+    kinds: tuple[Literal["few", "mixture", "strangers", "turned", "zoomed", "cropped", "darkened"], ...] = (
+        "few",
+        "mixture",
+        "strangers",
+        "turned",
+        "zoomed",
+        "cropped",
+        "darkened",
+    ),
+    draws: tuple[int, ...] = (0,),
+    mixtures: int = 10,
+    side: int = 512,
+    seeds: tuple[int, ...] = (0,),
+    out: Path = Path("bench-out/stress"),
+    threads: int | None = None,
+) -> None:
+    """Folders with exact truth made for the weak places: few photos, two sets mixed, strangers, turned, zoomed, dark.
+
+    Args:
+        data: Folder of sets, each with images/ and gt.json.
+        json: Write the numbers to this file after every run, and Markdown tables beside it; runs it already holds are
+            not repeated.
+        sets: Only sets whose name holds one of these.
+        kinds: Which kinds of folders.
+        draws: Numbers of the random draws; each makes another folder of every kind.
+        mixtures: Pairs of sets that are mixed at most, the same ones every time.
+        side: Photos are reduced to this longest side, pixels.
+        seeds: Seeds of the solver.
+        out: The folders and their matches are kept here.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.stress import main
+
+    main(
+        data, _file(json), sets, kinds=kinds, draws=draws, mixtures=mixtures, side_px=side, seeds=seeds, out=out,
+        threads=set_threads(threads),
+    )  # fmt: skip
+
+
 def collections(
     data: Path,
     json: Path | None = None,
@@ -263,6 +306,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "scaling": scaling,
     "real": real,
     "collections": collections,
+    "stress": stress,
     "diagnose": diagnose,
     "datasets": datasets,
     **{name: _command(name, summary) for name, summary in EXPERIMENTS.items()},
