@@ -198,7 +198,7 @@ def make_folder(folder: Folder, place: Path) -> list[GroundTruth]:
         chosen = np.sort(rng.permutation(count)[:FEW]) if folder.kind == "few" else np.arange(count)
         names, shots = [], []
         for n in chosen:
-            shot = _reduced(photos, truth, int(n), folder.side_px)
+            shot = _reduced(photos, truth, int(n), folder.side_px, place.parent)
             if folder.kind in CHANGES:
                 shot = CHANGES[folder.kind](shot, rng)
             names.append(f"{photos.name}-{Path(truth.names[n]).stem}.png")
@@ -207,14 +207,14 @@ def make_folder(folder: Folder, place: Path) -> list[GroundTruth]:
         truths.append(_truth_of(names, shots))
     for photos in [folder.others[k] for k in rng.permutation(len(folder.others))[:STRANGERS]]:
         truth = photos.truth()
-        shot = _reduced(photos, truth, int(rng.integers(len(truth.names))), folder.side_px)
+        shot = _reduced(photos, truth, int(rng.integers(len(truth.names))), folder.side_px, place.parent)
         write_picture(place / f"stranger-{photos.name}.png", Image.fromarray(shot.picture))
     return truths
 
 
-def _reduced(photos: PhotoSet, truth: GroundTruth, n: int, side_px: int) -> Shot:
+def _reduced(photos: PhotoSet, truth: GroundTruth, n: int, side_px: int, cache: Path) -> Shot:
     """A photo with a longest side of at most `side_px`."""
-    with Image.open(photos.images / truth.names[n]) as opened:
+    with Image.open(photos.images(cache) / truth.names[n]) as opened:
         picture = opened.convert("RGB")
     factor = min(1.0, side_px / max(picture.size))
     width, height = (max(1, round(side * factor)) for side in picture.size)
