@@ -21,8 +21,9 @@ matchers: setup
 demo: setup
 	$(BIN)/proba demo --out out/demo
 
+# A worker for each core, at most four (each holds torch). A worker takes over what another has not begun.
 test: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 4 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -22,6 +22,8 @@ MODULES = {
     ),
 }
 
+PROGRAM = "from mini.outer import outer; print(outer({}), sum(outer.stats.cache_hits.values()))"
+
 
 @pytest.fixture
 def package(tmp_path):
@@ -39,12 +41,15 @@ def write(path: Path, text: str) -> None:
 
 def call(package: Path, **variables: str) -> tuple[int, int]:
     """(outer(7), how often the cache on disk had it) in a new process."""
-    program = "from mini.outer import outer; print(outer(7), sum(outer.stats.cache_hits.values()))"
+    result, hits = run(package, PROGRAM.format(7), **variables)
+    return int(result), int(hits)
+
+
+def run(package: Path, program: str, **variables: str) -> list[str]:
+    """What a program prints in a new process, word by word."""
     environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1", **variables}
     command = [sys.executable, "-c", program]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    result, hits = answer.stdout.split()
-    return int(result), int(hits)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
 def compiled(folder: Path) -> list[str]:
@@ -60,6 +65,17 @@ def test_a_change_in_an_imported_module_is_noticed_and_old_code_is_removed(packa
     assert call(package) == (35, 0)
     after = compiled(package)
     assert len(before) == len(after) == 2 and not set(before) & set(after)
+
+
+def test_two_processes_that_compile_at_once_do_not_mix_their_code(package):
+    """Both read the empty index, and the one that names its overload first writes its code last."""
+    program = (
+        "from mini.outer import outer; file = outer._cache._cache_file; write, waiting = file._save_data, [];"
+        "file._load_index = dict; file._save_data = lambda *args: waiting.append(args);"
+        "outer(7); outer(7.5); write(*waiting[1]); write(*waiting[0])"
+    )
+    run(package, program)
+    assert run(package, PROGRAM.format(7.5)) == ["22.5", "1"]
 
 
 def test_code_goes_to_the_folder_that_numba_was_told(package, tmp_path):

@@ -46,15 +46,27 @@ class _SourceCache(FunctionCache):
         line = f"-{self._impl.locator.get_disambiguator()}."
         self._function, _, self._python = self._impl.filename_base.rpartition(line)
         self._current = f"{self._function}-{stamp[:16]}.{self._python}"
-        self._cache_file = IndexDataCacheFile(
-            cache_path=self._cache_path, filename_base=self._current, source_stamp=stamp
-        )
+        self._cache_file = _OverloadFiles(cache_path=self._cache_path, filename_base=self._current, source_stamp=stamp)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)
         for path in Path(self._cache_path).glob(f"{self._function}-*.{self._python}.*"):
             if path.suffix in (".nbi", ".nbc") and not path.name.startswith(self._current):
                 path.unlink(missing_ok=True)
+
+
+class _OverloadFiles(IndexDataCacheFile):
+    """The index of a function and a file for each of its overloads (argument types), named by the types.
+
+    Numba numbers them. Two processes that compile two overloads at the same time then write both to the first number,
+    and the index may end with one and the file with the other. Here the worst is an entry that is compiled again.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        file = self._index_name.removesuffix("nbi") + f"{name}.nbc"
+        self._save_index(self._load_index() | {key: file})
+        self._save_data(file, data)
 
 
 def source_hash(module: str) -> str:
