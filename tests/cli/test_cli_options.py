@@ -1,6 +1,8 @@
 """The option dataclasses are the options of the commands: all of them, by one name, with the field's text as help."""
 
+import io
 import re
+import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -187,3 +189,30 @@ def test_photos_that_are_not_there_are_missed_before_any_work(capsys, tmp_path):
 def test_commands_are_outlined_in_one_screen(capsys, monkeypatch):
     text = shown(capsys, monkeypatch, "--help")
     assert set(COMMANDS) <= set(re.findall(r"[a-z]+", text)) and len(text.splitlines()) <= 40
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("run photos --out x --sed 3", "--sed is not an option (did you mean --seed?). See proba run --help"),
+        ("run photos --ou x", "--ou is not an option (did you mean --out?); missing: --out PATH"),
+        ("run photos --out x --itrations 3 --foo", "--itrations is not an option (did you mean --solver.iterations?)"),
+        ("run photos --out x --qqq", "--qqq is not an option. See proba run --help"),
+        ("run photos more --out x", "nothing is expected here: more"),
+        ("run", "missing: PATH (folder of photos), --out PATH. See proba run --help"),
+        ("run photos --out", "-o/--out needs a value. See proba run --help"),
+        ("run photos --out x --seed abc", "--seed: 'abc' is not a whole number"),
+        ("run photos --out x --memory abc", "--memory: 'abc' is not a number"),
+        ("run photos --out x --focal abc", "--focal cannot be abc; choose from 'free', 'init', 'fixed'"),
+        ("runn photos", "proba has no command runn; did you mean proba run? See proba --help"),
+        ("--nothing", "proba has no command --nothing; it has run, match, "),
+        ("bench reel", "proba bench has no command reel; did you mean proba bench real?"),
+        ("bench real --jason x", "--jason is not an option (did you mean --json?); missing: --data PATH"),
+        ("bench synthetic --seeds a", "--seeds cannot be 'a'. See proba bench synthetic --help"),
+    ],
+)
+@pytest.mark.parametrize(("columns", "encoding"), [("60", "utf-8"), ("200", "utf-8"), ("100", "ascii")])
+def test_wrong_usage_is_one_line_with_a_hint(capsys, monkeypatch, words, says, columns, encoding):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    assert says in fails_in_one_line(capsys, *words.split())

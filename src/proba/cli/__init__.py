@@ -19,6 +19,7 @@ import tyro
 
 from proba._version import __version__
 from proba.cli.settings import option_rules, without_empty_defaults
+from proba.cli.usage import check_command, read_arguments
 from proba.errors import ProbaError
 
 COMMANDS = {
@@ -91,16 +92,14 @@ def _dispatch(argv: list[str]) -> None:
     brief = bool({"-h", "--help"} & set(argv))
     argv = ["--help" if word == HELP_ALL else word for word in argv]
     with option_rules(everything=not brief):
-        if argv[:1] == ["bench"]:
-            import_module("proba.cli.bench").main(argv[1:])
-        elif argv and argv[0] in COMMANDS:
-            function = _function(argv[0], brief=brief)
-            tyro.cli(function, prog=f"proba {argv[0]}", args=argv[1:], config=(tyro.conf.FlagCreatePairsOff,))
-        else:
+        if not argv or argv[0] in ("-h", "--help"):
             outlines = {name: _outline(name) for name in COMMANDS}
-            tyro.extras.subcommand_cli_from_dict(
-                outlines, prog="proba", description=DESCRIPTION, args=argv or ["--help"]
-            )
+            tyro.extras.subcommand_cli_from_dict(outlines, prog="proba", description=DESCRIPTION, args=["--help"])
+        check_command(argv[0], COMMANDS, prog="proba")
+        if argv[0] == "bench":
+            import_module("proba.cli.bench").main(argv[1:])
+        else:
+            read_arguments(_function(argv[0], brief=brief), prog=f"proba {argv[0]}", argv=argv[1:])()
 
 
 def _outline(command: str) -> Callable[[], None]:
