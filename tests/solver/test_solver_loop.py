@@ -1,5 +1,6 @@
 """The solver as a whole: convergence on a small scene, determinism, resuming, guards."""
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from proba.cameras import CameraOptions, CameraSetup, make_setup
 from proba.errors import GeometryError, InputError
 from proba.geometry import se3
 from proba.graph import GraphOptions, build_view_graphs
+from proba.io.npz import read_npz, write_npz
 from proba.matches import Matches
 from proba.solver import Solver, SolverOptions, make_problem, solve_graph
 from proba.synthetic import make_scene, scene_matches
@@ -111,6 +113,44 @@ def test_checkpoint_of_other_settings_is_refused(small, tmp_path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="damaged"):
         run(small, checkpoint=path, resume=True)
+
+
+def header_with(content: dict, **changes) -> np.ndarray:
+    return np.frombuffer(json.dumps(json.loads(content["header"].tobytes()) | changes).encode(), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("maps", lambda c: c["maps"][:, :-1]),
+        ("maps", lambda c: c["maps"][:, :, :-1]),
+        ("maps", lambda c: c["maps"].ravel()),
+        ("map_moments.second", lambda c: c["map_moments.second"][:, :, 1:, 1:]),
+        ("parent_from_child", lambda c: c["parent_from_child"][..., :3, :]),
+        ("edge_weight", lambda c: c["edge_weight"].astype(np.float64)),
+        ("loss", lambda c: np.append(c["loss"], 1.0)),
+        ("pose_moments.count", lambda c: np.zeros(3, np.int64)),
+        ("header", lambda c: header_with(c, names=["fov40", "strange"])),
+        ("header", lambda c: header_with(c, names=[])),
+        ("header", lambda c: header_with(c, mirror_of=[None, 7])),
+        ("header", lambda c: header_with(c, iteration=-1)),
+        ("header", lambda c: header_with(c, damping="much")),
+    ],
+)
+def test_checkpoint_with_the_right_key_and_wrong_content_is_refused(small, finished, tmp_path, name, change):
+    content = read_npz(finished)
+    content[name] = change(content)
+    write_npz(tmp_path / "checkpoint.npz", content)
+    with pytest.raises(InputError, match="delete it and run again"):
+        run(small, checkpoint=tmp_path / "checkpoint.npz", resume=True)
+
+
+@pytest.fixture(scope="module")
+def finished(small, tmp_path_factory):
+    """The checkpoint of a solve that went to its end."""
+    path = tmp_path_factory.mktemp("finished") / "checkpoint.npz"
+    run(small, checkpoint=path)
+    return path
 
 
 KILLED = """

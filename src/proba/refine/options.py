@@ -91,28 +91,30 @@ class PlacementOptions:
     """Inliers from which the two-view geometry is not asked for a second opinion ..."""
     sure_share: float = 0.4
     """... if they are this share of the observations."""
+    fov_deg: tuple[float, ...] = (50.0, 66.0, 36.0, 85.0, 25.0)
+    """Fields of view along the longest side that are tried where none is known, the common ones first, degrees."""
+    other_focal_gain: float = 1.1
+    """Another focal length than the present one needs this many times the inliers."""
     point_px: float = 6.0
     """Reprojection error of an inlier; wide, because the points come from a rough world."""
     point_iterations: int = 5000
-    """RANSAC iterations at most: enough for one inlier in seven."""
+    """RANSAC iterations at most, when an image is placed by points: enough for one inlier in seven. Most end earlier,
+    as soon as the inliers they have make a better pose unlikely."""
     pair_px: float = 1.5
     """Epipolar distance of an inlier."""
     pair_iterations: int = 1000
-    """RANSAC iterations at most: enough for one inlier in two."""
+    """RANSAC iterations at most, when an image is placed by a neighbour: enough for one inlier in two."""
     min_iterations: int = 100
     """RANSAC iterations at least."""
     pair_inliers: int = 40
     """Matches that must agree on a relative pose ..."""
     pair_share: float = 0.5
-    """... and their share of all matches: two views agree more easily than points do."""
+    """... and their share of all matches. More than an absolute pose needs: a match tells two views only that a point
+    lies on a line, so that wrong ones agree more easily."""
     pair_known: int = 20
     """Points of known depth that the placed image must have, for the scale."""
     pair_scaled: int = 8
     """Matches that must lie near such points, for a median."""
-    fov_deg: tuple[float, ...] = (50.0, 66.0, 36.0, 85.0, 25.0)
-    """Fields of view along the longest side that are tried where none is known, the common ones first, degrees."""
-    other_focal_gain: float = 1.1
-    """Another focal length than the present one needs this many times the inliers."""
 
 
 @dataclass(frozen=True, kw_only=True)

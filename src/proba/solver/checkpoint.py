@@ -39,8 +39,8 @@ def save_checkpoint(path: Path, *, worlds: Worlds, header: dict) -> None:
     write_npz(path, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays})
 
 
-def load_checkpoint(path: Path, *, key: str) -> tuple[Worlds, dict]:
-    """Worlds and header; refuses a checkpoint of other matches or settings."""
+def load_checkpoint(path: Path, *, key: str, like: Worlds) -> tuple[Worlds, dict]:
+    """Worlds and header; refuses a checkpoint of other matches or settings than those of the fresh worlds `like`."""
     with reading(f"checkpoint {path}", "what this version wrote", "It is damaged: delete it and run again."):
         content = read_npz(path)
         header = parse_json(content.pop("header").tobytes())
@@ -49,4 +49,32 @@ def load_checkpoint(path: Path, *, key: str) -> tuple[Worlds, dict]:
                 f"checkpoint {path} belongs to other matches or settings; use those, or run without --resume"
             )
         arrays = {name: torch.from_numpy(values) for name, values in content.items()}
+        _check_header(header, like)
+        _check_shapes(arrays, len(header["names"]), like)
         return Worlds.from_arrays(header["names"], header["mirror_of"], arrays), header
+
+
+def _check_header(header: dict, like: Worlds) -> None:
+    names, mirror_of, history = header["names"], header["mirror_of"], header["history"]
+    if not names or len(set(names)) < len(names) or not set(names) <= set(like.names) or not set(names) <= set(history):
+        raise ValueError("its worlds are not those of this solve")
+    if len(mirror_of) != len(names) or any(k is not None and not 0 <= k < len(names) for k in mirror_of):
+        raise ValueError("it mirrors worlds that it does not have")
+    if not (isinstance(header["iteration"], int) and header["iteration"] >= 0 and 0 < header["damping"] <= 1):
+        raise ValueError("its iteration or its damping is impossible")
+
+
+def _check_shapes(arrays: dict[str, torch.Tensor], n_worlds: int, like: Worlds) -> None:
+    """All arrays as in fresh worlds, but for the number of worlds and of map cells, which change during a solve."""
+    cells = arrays["maps"].shape[2:4]
+    if len(cells) < 2 or cells[0] != cells[1] or cells[0] < 2:
+        raise ValueError(f"maps have the shape {tuple(arrays['maps'].shape)}")
+    for name, fresh in like.arrays().items():
+        wanted = list(fresh.shape)
+        if fresh.ndim:
+            wanted[0] = n_worlds
+        if name.startswith("map"):  # maps and their moments
+            wanted[2:4] = cells if fresh.ndim else []
+        found = arrays[name]
+        if list(found.shape) != wanted or found.dtype != fresh.dtype:
+            raise ValueError(f"{name} is {found.dtype} {tuple(found.shape)} instead of {fresh.dtype} {tuple(wanted)}")
