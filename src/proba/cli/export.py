@@ -11,7 +11,7 @@ from proba.cli.options import OUT
 from proba.export import ExportOptions, Format, export, needs_photos, next_commands
 from proba.export.depth import DepthFormat
 from proba.export.photo_files import LinkMode
-from proba.io.photo_folder import photo_folder
+from proba.io.photo_folder import mask_folder, photo_folder
 from proba.io.reconstruction_folder import load_reconstruction
 
 
@@ -41,7 +41,7 @@ def main(
         out: Where to write; by default FOLDER/export/<format>.
         images: Folder of the photos; by default the one that report.json names.
         masks: Folder of masks named like the photos, for colmap-undistorted and nerfstudio: white counts, black is
-            ignored.
+            ignored; by default the one that the photos were matched with.
         density: ply and splat: a dense cloud with this distance between points, in pixels of each photo (e.g. 4), from
             the depth maps where neighbouring images confirm them. depth: pixels of the photo for each value.
         depth_format: Files of --to depth: npy (float32), png (16 bit, its unit in depth.json) or exr (needs OpenEXR).
@@ -52,6 +52,7 @@ def main(
     options = ExportOptions(density_px=density, depth_format=depth_format, photo_files=photo_files)
     names = [name for reconstruction in reconstructions for name in reconstruction.image_names]
     photos = photo_folder(folder, names, images) if needs_photos(to, options) else None
+    masks = mask_folder(folder, masks) if needs_photos(to) else None
     for line in export(reconstructions, to=to, out=target, photos=photos, masks=masks, options=options):
         print(line)
     print(f"wrote {target}")

@@ -1,7 +1,8 @@
-"""Where the photos of a result are."""
+"""Where the photos and masks of a result are."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,13 +34,31 @@ def photo_folder(result: Path, names: Sequence[str], given: Path | None = None) 
     return found
 
 
+def mask_folder(result: Path, given: Path | None = None) -> Path | None:
+    """The folder of the masks: as given, or the one that the photos were matched with, as report.json remembers."""
+    matching = _report(result).get("matching")
+    remembered = matching.get("masks") if isinstance(matching, dict) else None
+    if given is not None or not isinstance(remembered, str):
+        return given
+    found = next((path for path in (result / remembered, Path(remembered)) if path.is_dir()), None)
+    if found is None:
+        warnings.warn(f"the masks are no longer in {remembered}; give their folder with --masks", stacklevel=2)
+    return found
+
+
 def _remembered(result: Path) -> str | None:
-    """What report.json says."""
-    try:
-        remembered = read_json(result / "report.json").get("image_folder")
-    except (OSError, ValueError, AttributeError):
-        return None
+    """The folder of the photos in report.json."""
+    remembered = _report(result).get("image_folder")
     return remembered if isinstance(remembered, str) else None
+
+
+def _report(result: Path) -> dict:
+    """The content of report.json; nothing if there is none that can be read."""
+    try:
+        report = read_json(result / "report.json")
+    except (OSError, ValueError):
+        return {}
+    return report if isinstance(report, dict) else {}
 
 
 def _holds_any(folder: Path, names: Sequence[str]) -> bool:

@@ -179,7 +179,7 @@ def match_folder(
                 f"no two of the {len(photos)} images in {folder} have matches that agree; "
                 "check that they show the same scene, overlap, and are sharp"
             )
-        store.finish(list(run.descriptions), run.descriptions, without=run.contradicted)
+        store.finish(list(run.descriptions), run.descriptions, without=run.contradicted, masks=options.masks)
     run.clear()
     run.observer.done(summary)
     return summary

@@ -109,10 +109,17 @@ class MatchStore:
         assert record is not None  # it was written or checked by this very object
         return record
 
-    def finish(self, settings: list[str], description: dict, *, without: Collection[tuple[int, int]] = ()) -> int:
+    def finish(
+        self,
+        settings: list[str],
+        description: dict,
+        *,
+        without: Collection[tuple[int, int]] = (),
+        masks: Path | None = None,
+    ) -> int:
         """Write the h5 file from all pairs made with these settings; returns how many have matches.
 
-        Pairs of `without` are remembered as pairs that have none.
+        Pairs of `without` are remembered as pairs that have none, and the folder of the masks for who needs it later.
         """
         pairs: dict[tuple[int, int], list[Record]] = {}
         for one, other, key in self._place:
@@ -122,12 +129,12 @@ class MatchStore:
                 if (i, j) in without:
                     record = record._replace(kind="contradicted", matches=empty_matches())
                 pairs.setdefault((i, j), []).append(record)
-        kept = self._write_h5(pairs, description)
+        kept = self._write_h5(pairs, {"settings": description, "masks": None if masks is None else str(masks.absolute())})
         self._file.close()
         self.partial.unlink(missing_ok=True)
         return kept
 
-    def _write_h5(self, pairs: dict[tuple[int, int], list[Record]], description: dict) -> int:
+    def _write_h5(self, pairs: dict[tuple[int, int], list[Record]], origin: dict) -> int:
         kept = 0
         with new_h5(self.path) as file:
             write_images(file, [photo.info for photo in self.photos])
@@ -139,7 +146,7 @@ class MatchStore:
             file[META_GROUP][_DATASET] = json.dumps(
                 {
                     "digests": {h5_name(photo.info.name): photo.digest for photo in self.photos},
-                    "settings": description,
+                    **origin,
                     "pairs": [
                         [i, j, [[r.settings, r.kind, len(r.matches.scores)] for r in records]]
                         for (i, j), records in sorted(pairs.items())

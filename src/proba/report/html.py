@@ -324,6 +324,8 @@ def _run(report: dict) -> str:
         else ""
     )
     photos = f"<p>Photos: {_text(report['image_folder'])}</p>" if report["image_folder"] else ""
+    if matching and matching.get("masks"):
+        photos += f"<p>Masks: {_text(matching['masks'])}</p>"
     total = max(sum(report["seconds"].values()), 1e-9)
     rows = [
         (_text(stage), f"{value:.1f}", f'<div class="meter"><div style="width:{100 * value / total:.0f}%"></div></div>')

@@ -11,7 +11,7 @@ from proba.io.reading import Allowance, parse_json, reading
 
 
 def matching_facts(path: Path) -> dict | None:
-    """Matchers, and pairs tried and kept; None where the file does not say (matches of other programs)."""
+    """Matchers, pairs tried and kept, and the folder of the masks if there was one; None where the file does not say (matches of other programs)."""
     if not h5py.is_hdf5(path):
         return None
     with reading(path, "a matches file that can be read", DAMAGED), h5py.File(path) as file:
@@ -24,4 +24,5 @@ def matching_facts(path: Path) -> dict | None:
             "pairs_tried": len(counts),
             "pairs_kept": sum(count > 0 for count in counts),
             "matches": int(sum(counts)),
+            "masks": None if origin.get("masks") is None else str(origin["masks"]),
         }
