@@ -28,7 +28,10 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="module")
 def result(photos, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "out"
-    main(["run", str(photos), "--out", str(out), "--matcher", "sift", "--quiet"])
+    masks = out.with_name("masks")
+    for path in photos.iterdir():
+        save(masks / path.name, np.full((30, 40), 255, np.uint8))  # all of each photo counts
+    main(["run", str(photos), "--out", str(out), "--masks", str(masks), "--matcher", "sift", "--quiet"])
     return out
 
 
@@ -39,6 +42,11 @@ def test_run_poses_all_photos_and_reports_the_time_of_matching(result):
     assert (result / "sparse" / "0" / "images.bin").exists() and (result / "points.ply").exists()
     # Width 400 and focal 400: the texture is real, the focal only known within what two planes tell.
     assert report["focal_px"][0]["focal_px"] == pytest.approx(400, rel=0.1)
+
+
+def test_the_report_tells_later_commands_where_photos_and_masks_are(photos, result):
+    report = json.loads((result / "report.json").read_text())
+    assert report["image_folder"] == str(photos) and report["matching"]["masks"] == str(result.with_name("masks"))
 
 
 def test_points_have_the_colours_of_the_photos(result):

@@ -129,7 +129,8 @@ class MatchStore:
                 if (i, j) in without:
                     record = record._replace(kind="contradicted", matches=empty_matches())
                 pairs.setdefault((i, j), []).append(record)
-        kept = self._write_h5(pairs, {"settings": description, "masks": None if masks is None else str(masks.absolute())})
+        folder = None if masks is None else str(masks.absolute())
+        kept = self._write_h5(pairs, {"settings": description, "masks": folder})
         self._file.close()
         self.partial.unlink(missing_ok=True)
         return kept

@@ -11,7 +11,7 @@ from proba.io.reading import Allowance, parse_json, reading
 
 
 def matching_facts(path: Path) -> dict | None:
-    """Matchers, pairs tried and kept, and the folder of the masks if there was one; None where the file does not say (matches of other programs)."""
+    """Matchers, pairs tried and kept, the folder of the masks; None where the file does not say (other programs')."""
     if not h5py.is_hdf5(path):
         return None
     with reading(path, "a matches file that can be read", DAMAGED), h5py.File(path) as file:

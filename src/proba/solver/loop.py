@@ -300,9 +300,7 @@ class Solver:
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same matches and settings."""
-        self.worlds, header = load_checkpoint(
-            path, key=fingerprint(self.problem, self.options), like=self.worlds
-        )
+        self.worlds, header = load_checkpoint(path, key=fingerprint(self.problem, self.options), like=self.worlds)
         self.iteration, self.damping = header["iteration"], header["damping"]
         self.history = header["history"]
         self._good = self.worlds.copy()
