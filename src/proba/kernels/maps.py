@@ -13,10 +13,17 @@ LOG_VARIANCE_RANGE = (-18.0, 6.0)
 
 
 def move_maps(
-    maps: np.ndarray, direction: np.ndarray, *, depth_rate: float, variance_rate: float, decay: float
+    maps: np.ndarray,
+    direction: np.ndarray,
+    *,
+    depth_rate: float,
+    variance_rate: float,
+    decay: float,
+    gauge: bool = True,
 ) -> np.ndarray:
     """maps [B, N, L+1, L+1, C] -= rate * direction in place, then mean log-depth 0; returns what was subtracted, [B].
 
+    Without `gauge` nothing is subtracted.
     Variances follow twice the depth. Anisotropic Gaussians (C = 8) have three variances and a scale-free quaternion.
     """
     worlds, images, side, _, channels = maps.shape
@@ -27,6 +34,7 @@ def move_maps(
         direction.reshape(worlds, images, side, side * channels),
         np.where(is_depth, np.float32(depth_rate), np.float32(variance_rate)),
         np.float32(decay),
+        gauge,
         is_depth,
         scale_power,
         low,
@@ -49,7 +57,7 @@ def _of_row(cells: int, channels: int) -> np.ndarray:
 
 
 @cached_njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _move_maps(maps, direction, rate, decay, is_depth, scale_power, low, high, shift):
+def _move_maps(maps, direction, rate, decay, gauge, is_depth, scale_power, low, high, shift):
     worlds, images, side, _ = maps.shape
     for b in range(worlds):
         total = np.float64(0)
@@ -60,7 +68,7 @@ def _move_maps(maps, direction, rate, decay, is_depth, scale_power, low, high, s
                     row[k] -= rate[k] * (step[k] + decay * row[k])
                     depths += is_depth[k] * row[k]
                 total += depths
-        mean = total / max(1, images * (side - 1) * (side - 1))
+        mean = total / max(1, images * (side - 1) * (side - 1)) if gauge else 0.0
         shift[b] = mean
         off = np.float32(mean)
         for n in range(images):

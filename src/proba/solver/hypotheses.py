@@ -15,7 +15,6 @@ from proba.solver.problem import Problem
 from proba.solver.two_view import estimate_log_tan, two_view_start
 from proba.solver.worlds import World
 
-COLD_FOV_DEG = 45.0
 SAMPSON_PX = 3.0
 """Epipolar distance of a supporting match, for an image of 1024 px."""
 SAMPLES_PER_EDGE = 256
@@ -24,9 +23,9 @@ MAX_SAMPLES = 400_000
 
 def portfolio(problem: Problem, options: SolverOptions) -> list[World]:
     """The start of every world; a mirror world follows its primary."""
-    fovs = (COLD_FOV_DEG,) if options.hypotheses == "cold" else options.start_fov_deg
+    fovs = (options.cold_fov_deg,) if options.hypotheses == "cold" else options.start_fov_deg
     if problem.cameras.known.all():
-        fovs = (COLD_FOV_DEG,)  # the known focals replace it
+        fovs = (options.cold_fov_deg,)  # the known focals replace it
     two_view = options.hypotheses == "portfolio" and options.two_view_world
     estimate = estimate_log_tan(problem) if two_view else None
     relative = None if estimate is None else estimate[1]  # [C]

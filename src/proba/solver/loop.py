@@ -37,7 +37,6 @@ EARLY_REPORT_EVERY, EARLY_SHARE = 10, 0.1
 """Observers are called more often during the first share of the iterations, in which poses move most."""
 GLANCE_SAMPLES = 2000
 """Matches that rank the worlds for a display; all of `EpipolarScore` would take a fifth of the solve."""
-WEIGHTS_EVERY = 10
 RUNNING_RATE = 0.02
 
 
@@ -93,13 +92,15 @@ class Solver:
         share = self.iteration / options.iterations
         self._enter_level(share)
         j_from_i = self.tree.edge_poses(worlds.parent_from_child)  # [B, E, 4, 4]
-        weight = worlds.edge_weight / worlds.edge_weight.sum(1, keepdim=True)  # [B, E]
+        share_of_edge = worlds.edge_weight / worlds.edge_weight.sum(1, keepdim=True)  # [B, E]
+        weight = share_of_edge if options.normalise_weights else worlds.edge_weight  # [B, E]
         result = self._gradients(j_from_i, weight, share)
         self._step_poses(result, j_from_i, share)
         self._step_focals(result, share)
         self._step_maps(result, share)
         self._update_weights(result, share)
-        self._update_outlier_level(result, weight)
+        worlds.loss = _followed(worlds.loss, (weight * result.edge_loss).sum(1))
+        self._update_outlier_level(result, share_of_edge)
         self.iteration += 1
 
     def _enter_level(self, share: float) -> None:
@@ -204,7 +205,8 @@ class Solver:
         if cameras.known.any() and cameras.focal_sigma > 0:
             # The world loss is a mean over matches, so one prior counts as one match.
             pull = (worlds.log_tan - problem.known_log_tan[None, :, None]) / cameras.focal_sigma**2
-            grad = grad + pull.nan_to_num(0.0) / max(1, int(problem.matches.count.sum()))
+            unit = 1.0 if self.options.normalise_weights else worlds.edge_weight.sum(1)[:, None, None]
+            grad = grad + unit * pull.nan_to_num(0.0) / max(1, int(problem.matches.count.sum()))
         sizes = self.options.step_sizes
         step = rate * worlds.focal_moments.direction(grad, sizes.beta1, sizes.beta2)  # [B, C, 1 or 2]
         worlds.move_focals(step, torch.from_numpy(cameras.held))
@@ -221,25 +223,24 @@ class Solver:
             depth_rate=self._rate(sizes.depth, share),
             variance_rate=self._rate(sizes.variance, share),
             decay=sizes.weight_decay,
+            gauge=self.options.gauge,
         )
-        worlds.rescale(torch.from_numpy(shift))
+        if self.options.gauge:
+            worlds.rescale(torch.from_numpy(shift))
 
     def _update_weights(self, result: EdgeEvaluation, share: float) -> None:
         options, worlds = self.options, self.worlds
-        if not options.adaptive_weights or share <= options.weights_from or self.iteration % WEIGHTS_EVERY:
+        if not options.adaptive_weights or share <= options.weights_from or self.iteration % options.weights_every:
             return
         now = reliability(self.edges, result.edge_loss, self.problem.n_images)
-        rate = min(1.0, WEIGHTS_EVERY * options.weights_gain / options.iterations)
+        rate = min(1.0, options.weights_every * options.weights_gain / options.iterations)
         worlds.edge_weight = ema_update(worlds.edge_weight, now.float(), rate)
 
     def _update_outlier_level(self, result: EdgeEvaluation, weight: torch.Tensor) -> None:
         """The level follows the accepted matches; where it would reject too many, the margin widens."""
         worlds, options = self.worlds, self.options
-        inlier_loss = (weight * result.inlier_loss).sum(1).double()
-        loss = (weight * result.edge_loss).sum(1).double()
-        first = worlds.loss.isinf()
-        worlds.inlier_loss = torch.where(first, inlier_loss, worlds.inlier_loss.lerp(inlier_loss, RUNNING_RATE))
-        worlds.loss = torch.where(first, loss, worlds.loss.lerp(loss, RUNNING_RATE))
+        inlier_loss = (weight * result.inlier_loss).sum(1)
+        worlds.inlier_loss = _followed(worlds.inlier_loss, inlier_loss)
         if options.outlier_margin is not None:
             rejected = 1 - (weight * result.inlier_share).sum(1).double()
             wider = worlds.margin * torch.where(rejected > options.max_rejected, 1.01, 0.99)
@@ -332,7 +333,7 @@ class Solver:
 
     def _progress(self, seconds_left: float) -> Progress:
         support = self.epipolar(self.glance)
-        best = int(np.argmax([share for share, _ in support]))
+        best = self._ranking(support)[0]
         return Progress(
             iteration=self.iteration,
             iterations=self.options.iterations,
@@ -345,14 +346,19 @@ class Solver:
             problem=self.problem,
         )
 
+    def _ranking(self, support: list[tuple[float, float]]) -> list[int]:
+        """Worlds, best first: by their loss, or by their `support`."""
+        by_loss = self.options.select_by == "loss"
+        cost = self.worlds.loss.numpy() if by_loss else [-share for share, _ in support]
+        return np.argsort(cost, kind="stable").tolist()
+
     def solutions(self) -> list[Solution]:
-        """Every surviving world, best supported first."""
+        """Every surviving world, best first."""
         worlds, problem = self.worlds, self.problem
         cam_from_world = se3.inverse(problem.tree.compose(worlds.parent_from_child)).numpy()
         half = problem.half_side_px[:, None]
         focal = half / self.image_log_tan().exp().numpy()
         support = self.epipolar()
-        order = np.argsort([-share for share, _ in support], kind="stable")
         return [
             Solution(
                 graph=problem.graph,
@@ -366,8 +372,13 @@ class Solver:
                 log_variance=worlds.cells[b, ..., 1].numpy().copy(),
                 edge_weight=worlds.edge_weight[b].numpy().copy(),
             )
-            for b in order
+            for b in self._ranking(support)
         ]
+
+
+def _followed(running: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
+    """A running mean [B] float64 that begins with its first value."""
+    return torch.where(running.isinf(), now.double(), running.lerp(now.double(), RUNNING_RATE))
 
 
 def solve_graph(

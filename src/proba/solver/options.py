@@ -48,8 +48,15 @@ class SolverOptions:
     hypotheses: Hypotheses = "portfolio"
     """portfolio: several start fields of view, their mirror worlds, and one world from two-view geometry, pruned on the
     way. cold: the paper's strict regime, 45 degrees and its mirror world."""
+    cold_fov_deg: float = 45.0
+    """Start field of view of the strict regime (paper: 45)."""
     start_fov_deg: tuple[float, ...] = (17.0, 25.0, 36.0, 50.0, 66.0, 85.0)
-    """Start fields of view (longest side) of the portfolio."""
+    """Start fields of view of the portfolio."""
+    start_fov_sides: Literal["longest", "both"] = "longest"
+    """longest: a start field of view is that of the longest side, and pixels are square. both: it is that of either
+    side, as printed in the paper, so pixels of an oblong photo start oblong; needs square_pixels off."""
+    start_sigma: float = 0.0
+    """Standard deviation of a random twist on every start pose (radians, and scene depths); 0: strict cold start."""
     two_view_world: bool = True
     """Add a world seeded from two-view relative poses to the portfolio."""
     keep: tuple[tuple[float, int], ...] = ((0.42, 5), (0.65, 3))
@@ -66,6 +73,8 @@ class SolverOptions:
     """Matches of an edge beyond this are left out of the first-order solve (bounds memory)."""
     step_sizes: StepSizes = field(default_factory=StepSizes)
     """Step sizes and their schedule."""
+    poses: Literal["relative", "absolute"] = "relative"
+    """relative: each pose is that to its parent in the tree. absolute: each is that to the root (paper: no RP)."""
     pose_steps: Literal["pivot", "twist"] = "pivot"
     """pivot: steps on the group with over-complete generators. twist: the paper's twist coordinates."""
     mirror: Literal["copy", "regularise", "off"] = "copy"
@@ -80,6 +89,14 @@ class SolverOptions:
     """Share of the iterations before edge weights move (paper: 5000 of 30000)."""
     weights_gain: float = 3.0
     """EMA rate times the iterations (paper: 1e-4 x 30000)."""
+    weights_every: int = 10
+    """Iterations from one update of the edge weights to the next, which moves them as far as all of them would."""
+    normalise_weights: bool = True
+    """Edge weights are divided by their sum, so that the loss is that of a mean match. The paper's are not."""
+    gauge: bool = True
+    """Shift log-depths to mean 0 after each step, since nothing in the matches fixes the scale."""
+    select_by: Literal["epipolar", "loss"] = "epipolar"
+    """What ranks the worlds at the end: how many matches agree with their epipolar geometry, or L_world (paper)."""
     outlier_margin: float | None = 10.0
     """A match is an outlier where its loss exceeds the inliers' running mean by this much; None: plain Gaussian NLL."""
     max_rejected: float = 0.6
@@ -96,6 +113,14 @@ class SolverOptions:
     """cpu, or cuda: an NVIDIA GPU with numba-cuda (`pip install 'proba-sfm[cuda]'`)."""
     checkpoint_seconds: float = 10.0
     """Time between checkpoints, seconds."""
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1 or self.weights_every < 1:
+            raise ValueError("iterations and weights_every must be at least 1")
+        if self.start_fov_sides == "both" and self.square_pixels:
+            raise ValueError("start_fov_sides both needs two focal lengths a camera: turn square_pixels off")
+        if self.poses == "absolute" and self.hypotheses == "portfolio" and self.two_view_world:
+            raise ValueError("absolute poses cannot start from two-view geometry: turn two_view_world off")
 
 
 def value_at(steps: tuple[tuple[float, float], ...], share: float) -> float:

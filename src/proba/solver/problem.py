@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from proba.cameras import CameraSetup, make_setup
-from proba.geometry import Tree
+from proba.geometry import Tree, se3
 from proba.graph import ViewGraph, image_rolls, roll_rotation
 from proba.matches import ImageInfo, Matches
 from proba.objective import PackedMatches
@@ -21,11 +21,12 @@ class Problem:
 
     graph: ViewGraph
     tree: Tree
+    """Whom each pose is relative to: the graph's tree, or the root alone."""
     matches: PackedMatches
     half_side_px: np.ndarray  # [N]
     cameras: CameraSetup
     known_log_tan: torch.Tensor  # [C] float64, of known focal lengths; NaN where they are unknown or ignored
-    start_rotation: torch.Tensor  # [N, 3, 3] float64, parent_from_child by quarter turns
+    start: torch.Tensor  # [N, 4, 4] float64, parent_from_child at the start: identity up to quarter turns
     seed: int
     """Seed of the order of the matches and of the minibatches."""
 
@@ -41,6 +42,13 @@ class Problem:
     def camera_of_image(self) -> torch.Tensor:
         """[N] int64"""
         return torch.from_numpy(self.cameras.camera_of_image)
+
+    @property
+    def camera_extent(self) -> torch.Tensor:
+        """Half width and half height of each camera's images in units of half the longest side, [C, 2] float64."""
+        extent = torch.ones(self.n_cameras, 2, dtype=torch.float64)
+        extent[self.camera_of_image] = self.matches.extent.double()  # the same in all images of a camera
+        return extent
 
 
 def make_problem(
@@ -58,20 +66,31 @@ def make_problem(
     half_of_camera = np.zeros(cameras.n_cameras)  # [C], the same in all images of a camera
     half_of_camera[cameras.camera_of_image] = half_side_px
     turns = image_rolls(matches, graph) if options.roll else np.zeros(len(infos), int)
-    world = np.stack([roll_rotation(int(q)) for q in turns])  # [N, 3, 3] world_from_cam
-    parent = np.where(graph.parent < 0, graph.root, graph.parent)
-    # Only relative turns matter: the root stays the identity.
-    start_rotation = world[parent].transpose(0, 2, 1) @ world
+    parent = graph.parent if options.poses == "relative" else np.full(len(infos), graph.root)
+    tree = Tree(parent)
     return Problem(
         graph=graph,
-        tree=Tree(graph.parent),
+        tree=tree,
         matches=pack_matches(matches, graph, max_matches=options.max_matches, seed=seed),
         half_side_px=half_side_px,
         cameras=cameras,
         known_log_tan=torch.from_numpy(np.log(half_of_camera / cameras.known_focal_px)),
-        start_rotation=torch.from_numpy(start_rotation),
+        start=_start_poses(tree, turns, options.start_sigma, seed),
         seed=seed,
     )
+
+
+def _start_poses(tree: Tree, turns: np.ndarray, sigma: float, seed: int) -> torch.Tensor:
+    """parent_from_child [N, 4, 4] by quarter turns [N], and a random twist."""
+    world = np.stack([roll_rotation(int(q)) for q in turns])  # [N, 3, 3] world_from_cam
+    # Only relative turns matter: the root stays the identity.
+    rotation = torch.from_numpy(world[tree.parent.numpy()].transpose(0, 2, 1) @ world)
+    start = se3.from_rotation_translation(rotation, torch.zeros(len(turns), 3, dtype=torch.float64))
+    if sigma == 0:
+        return start
+    twist = torch.from_numpy(np.random.default_rng([seed, 3]).normal(scale=sigma, size=(len(turns), 6)))
+    twist[tree.root] = 0
+    return start @ se3.exp(twist)
 
 
 def pack_matches(matches: Matches, graph: ViewGraph, *, max_matches: int, seed: int) -> PackedMatches:

@@ -29,8 +29,7 @@ FULL_WEIGHT = 300
 def two_view_start(problem: Problem, common: float, ratios: np.ndarray) -> World:
     """Relative poses of the tree's edges. Cameras have the tangents exp(common + ratios [C])."""
     graph = problem.graph
-    poses = torch.eye(4, dtype=torch.float64).repeat(problem.n_images, 1, 1)
-    poses[:, :3, :3] = problem.start_rotation
+    poses = problem.start.clone()
     children = np.flatnonzero(graph.parent >= 0).tolist()
     log_tan = common + ratios[problem.camera_of_image.numpy()]  # [N]
 

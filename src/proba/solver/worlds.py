@@ -10,7 +10,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from proba.geometry import se3
 from proba.solver.moments import Moments
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
@@ -137,14 +136,16 @@ _MOMENTS = ("pose_moments", "focal_moments", "map_moments")
 def start_worlds(problem: Problem, starts: list[World], options: SolverOptions) -> Worlds:
     """Strict cold start: identity poses (up to quarter turns), depth 1, variance 1; seeded worlds bring poses."""
     n_worlds, n_images = len(starts), problem.n_images
-    cold = se3.from_rotation_translation(problem.start_rotation, torch.zeros(n_images, 3, dtype=torch.float64))
-    poses = torch.stack([cold if s.parent_from_child is None else s.parent_from_child for s in starts])
+    poses = torch.stack([problem.start if s.parent_from_child is None else s.parent_from_child for s in starts])
     log_tan = torch.tensor([math.log(math.tan(math.radians(s.fov_deg) / 2)) for s in starts])
     alike = np.zeros(problem.n_cameras)
     relative = np.stack([alike if s.relative_log_tan is None else s.relative_log_tan for s in starts])  # [B, C]
     log_tan = log_tan.double()[:, None] + torch.from_numpy(relative)  # [B, C]
-    log_tan = torch.where(problem.known_log_tan.isnan(), log_tan, problem.known_log_tan)
-    log_tan = log_tan[..., None].repeat(1, 1, 1 if options.square_pixels else 2)
+    log_tan = log_tan[..., None].repeat(1, 1, 1 if options.square_pixels else 2)  # [B, C, 1 or 2]
+    if options.start_fov_sides == "both":
+        log_tan = log_tan - problem.camera_extent.log()
+    known = problem.known_log_tan[:, None]
+    log_tan = torch.where(known.isnan(), log_tan, known)
     channels = 2 if options.objective.gaussians == "isotropic" else 8
     maps = torch.zeros(n_worlds, n_images, 2, 2, channels)
     if channels == 8:
