@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from proba.matches import ImageInfo, Matches, PairMatches
     from proba.matching import MatchOptions, MatchSummary, PairOptions, VerifyOptions
     from proba.objective import ObjectiveOptions
-    from proba.pipeline import SolveOptions, SolveResult, Verdict, solve_matches
+    from proba.pipeline import SolveResult, Verdict, solve_matches
+    from proba.presets import preset
     from proba.reconstruction import Camera, Points, Reconstruction
     from proba.refine import RefineOptions
+    from proba.solve_options import SolveOptions
     from proba.solver import SolverOptions, StepSizes
 
 _MODULES = {
@@ -44,9 +46,11 @@ _MODULES = {
     "proba.matches": ("ImageInfo", "Matches", "PairMatches"),
     "proba.matching": ("MatchOptions", "MatchSummary", "PairOptions", "VerifyOptions"),
     "proba.objective": ("ObjectiveOptions",),
-    "proba.pipeline": ("SolveOptions", "SolveResult", "Verdict", "solve_matches"),
+    "proba.pipeline": ("SolveResult", "Verdict", "solve_matches"),
+    "proba.presets": ("preset",),
     "proba.reconstruction": ("Camera", "Points", "Reconstruction"),
     "proba.refine": ("RefineOptions",),
+    "proba.solve_options": ("SolveOptions",),
     "proba.solver": ("SolverOptions", "StepSizes"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -82,6 +86,7 @@ __all__ = [
     "load_matches",
     "load_reconstruction",
     "match",
+    "preset",
     "reconstruct",
     "refine_folder",
     "save_matches",

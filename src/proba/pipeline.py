@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, get_type_hints
+from typing import Literal, Protocol
 
-from proba.cameras import CameraOptions, check_known_focals, focal_notes, make_setup
+from proba.cameras import check_known_focals, focal_notes, make_setup
 from proba.errors import GeometryError, InputError
-from proba.graph import GraphOptions, ViewGraph, build_view_graphs
+from proba.graph import ViewGraph, build_view_graphs
 from proba.io.images import load_grey
 from proba.io.solver_folder import SOLVER_FOLDER, SolverFolder, hash_of
 from proba.matches import Matches
@@ -20,32 +20,9 @@ from proba.refine import Refinement, RefineOptions, RefineResult
 from proba.refine.normal_equations import require_memory
 from proba.refine.pixels import Photos
 from proba.solution import GROWN, Hypothesis, SolverRun
-from proba.solver import Progress, Solver, SolverOptions, solve_graph
+from proba.solve_options import SolveOptions, settings_from
+from proba.solver import Progress, Solver, solve_graph
 from proba.solver.problem import Problem
-
-Settings = TypeVar("Settings")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SolveOptions:
-    """Settings of all stages after matching."""
-
-    seed: int = 0
-    """Seed of everything random. Same seed and threads: same result, bit for bit."""
-    cameras: CameraOptions = field(default_factory=CameraOptions)
-    """What is known or assumed of the cameras."""
-    graph: GraphOptions = field(default_factory=GraphOptions)
-    """Which pairs the solver looks at."""
-    solver: SolverOptions = field(default_factory=SolverOptions)
-    """From a cold start to a rough reconstruction."""
-    refine: RefineOptions = field(default_factory=RefineOptions)
-    """From a rough reconstruction to an accurate one."""
-    longer: int = 2
-    """Where no two worlds agree, the solver starts again with this many times the iterations; 1 turns that off."""
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"The seed must be 0 or more, not {self.seed}.")
 
 
 class Observer:
@@ -457,19 +434,3 @@ def _judged(hypotheses: Sequence[Hypothesis], result: RefineResult) -> list[Hypo
         replace(world, chosen=world.name == result.chosen.name, explained_share=explained.get(world.name))
         for world in every
     ]
-
-
-def settings_from(kind: type[Settings], values: dict) -> Settings:
-    """Option dataclasses from what `asdict` and JSON made of them; fields that no longer exist are left out."""
-    hints = get_type_hints(kind)
-    known = {name: value for name, value in values.items() if name in hints}
-    return kind(
-        **{
-            name: settings_from(hints[name], value) if is_dataclass(hints[name]) else _tuples(value)
-            for name, value in known.items()
-        }
-    )
-
-
-def _tuples(value):
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from proba.geometry import se3
 from proba.kernels import adamw
 from proba.kernels.maps import move_maps
+from proba.kernels.poses import twist_gradient
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -45,3 +47,23 @@ def test_maps_stay_within_bounds():
     move_maps(maps, direction, depth_rate=100, variance_rate=100, decay=0)
     assert np.abs(maps[..., 0]).max() == 5
     assert maps[..., 1].min() == -18 and maps[..., 1].max() == 6
+
+
+def test_without_gauge_maps_move_and_keep_their_mean():
+    rng = np.random.default_rng(0)
+    maps, direction = (rng.normal(size=(2, 3, 5, 5, 2)).astype(np.float32) for _ in range(2))
+    maps[:, :, 4], maps[:, :, :, 4] = 0, 0
+    before = maps.copy()
+    shift = move_maps(maps, direction, depth_rate=0.1, variance_rate=0.2, decay=0, gauge=False)
+    expected = (before - np.float32([0.1, 0.2]) * direction)[:, :, :4, :4]
+    np.testing.assert_allclose(maps[:, :, :4, :4], expected, atol=1e-6)
+    assert not shift.any() and abs(maps[:, :, :4, :4, 0].mean()) > 1e-3
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-4, 0.19, 0.21, 1.5, 3.0])
+def test_gradient_of_a_twist_is_that_of_the_right_jacobian(angle):
+    generator = torch.Generator().manual_seed(1)
+    twist, grad = (torch.randn(2, 9, 6, generator=generator, dtype=torch.float64) for _ in range(2))
+    twist[..., 3:] *= angle / twist[..., 3:].norm(dim=-1, keepdim=True)
+    expected = (se3.right_jacobian(twist).mT @ grad[..., None])[..., 0]
+    torch.testing.assert_close(twist_gradient(twist, grad), expected, rtol=1e-11, atol=1e-11)

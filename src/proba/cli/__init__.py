@@ -12,8 +12,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 import tyro
 
@@ -21,6 +22,9 @@ from proba._version import __version__
 from proba.cli.settings import option_rules, without_empty_defaults
 from proba.cli.usage import check_command, read_arguments
 from proba.errors import ProbaError
+
+if TYPE_CHECKING:
+    from proba.solve_options import SolveOptions
 
 COMMANDS = {
     "run": "run",
@@ -42,6 +46,7 @@ BROKEN_PIPE = 128 + 13
 """Exit code of a process that SIGPIPE ended; Windows has no such signal to ask for its number."""
 TERMINATED = 128 + 15
 HELP_ALL = "--help-all"
+PRESET = "--preset"
 DESCRIPTION = """ProBA: camera poses, focal lengths and a point cloud with uncertainties from photos or pairwise
 matches, with unknown cameras and no initial poses. Begin with `proba run PHOTOS --out result`, or try `proba demo`."""
 
@@ -91,7 +96,7 @@ def _dispatch(argv: list[str]) -> None:
         return
     brief = bool({"-h", "--help"} & set(argv))
     argv = ["--help" if word == HELP_ALL else word for word in argv]
-    with option_rules(everything=not brief):
+    with option_rules(everything=not brief, start=_start(argv)):
         if not argv or argv[0] in ("-h", "--help"):
             outlines = {name: _outline(name) for name in COMMANDS}
             tyro.extras.subcommand_cli_from_dict(outlines, prog="proba", description=DESCRIPTION, args=["--help"])
@@ -100,6 +105,17 @@ def _dispatch(argv: list[str]) -> None:
             import_module("proba.cli.bench").main(argv[1:])
         else:
             read_arguments(_function(argv[0], brief=brief), prog=f"proba {argv[0]}", argv=argv[1:])()
+
+
+def _start(argv: list[str]) -> list[SolveOptions]:
+    """The settings that the command line begins with where it names a preset; what else it says overrides them."""
+    words = [word for pair in argv for word in pair.split("=", 1)] if argv[:1] in (["run"], ["solve"]) else []
+    names = [after for word, after in pairwise(words) if word == PRESET]
+    if not names:
+        return []
+    from proba.presets import preset  # loads libraries that other commands can do without
+
+    return [preset(names[-1])]
 
 
 def _outline(command: str) -> Callable[[], None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, make_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
@@ -34,6 +34,7 @@ SHORT = {
     "MatchOptions.pair_filter": "pair-filter",
     "PairOptions.mode": "pairs",
     "PairOptions.file": "pairs-file",
+    "SolveOptions.preset": "preset",
     "SolveOptions.seed": "seed",
     "CameraOptions.share": "share",
     "CameraOptions.focal": "focal",
@@ -44,12 +45,16 @@ SHORT = {
 `--solver.iterations` for one, and `--help-all` shows them too."""
 
 
-def option_rules(*, everything: bool) -> ConstructorRegistry:
-    """How tyro reads options. Without `everything` only those with a short name are shown and read."""
+def option_rules(*, everything: bool, start: Sequence[Any] = ()) -> ConstructorRegistry:
+    """How tyro reads options. Without `everything` only those with a short name are shown and read.
+
+    `start` are option dataclasses whose values are the defaults of their kind.
+    """
     registry = ConstructorRegistry()
     registry.primitive_rule(_optional_value)
     registry.primitive_rule(_named_function)
-    registry.struct_rule(lambda info: _options(info, everything=everything))
+    defaults = {type(options): options for options in start}
+    registry.struct_rule(lambda info: _options(info, defaults, everything=everything))
     return registry
 
 
@@ -107,16 +112,17 @@ def load_function(name: str) -> Callable:
     return found
 
 
-def _options(info: StructTypeInfo, *, everything: bool) -> StructConstructorSpec | None:
+def _options(info: StructTypeInfo, defaults: dict[type, Any], *, everything: bool) -> StructConstructorSpec | None:
     """An option dataclass as tyro's struct: short names, docstrings as help, wrong values as our own errors."""
     cls = info.type
     whole = getattr(cls, "whole", None)
     if not is_dataclass(cls) or not (whole or cls.__module__.startswith("proba.")):
         return None
+    given = defaults.get(cls, info.default)
     types, docs = get_type_hints(cls, include_extras=True), field_docs(whole or cls)
     specs = []
     for entry in fields(cls):
-        default = getattr(info.default, entry.name) if isinstance(info.default, cls) else _default(entry)
+        default = getattr(given, entry.name) if isinstance(given, cls) else _default(entry)
         kind, short = types[entry.name], SHORT.get(f"{cls.__name__}.{entry.name}")
         if inner := _optional_dataclass(kind):
             kind, default = _in_parts(inner), _in_parts(inner)()

@@ -108,6 +108,7 @@ def report_dict(
         "interrupted": result.interrupted,
         "seconds": {stage: round(value, 3) for stage, value in result.seconds.items()},
         "peak_rss_mb": round(result.peak_rss_mb, 1),
+        "preset": options.preset,
         "seed": options.seed,
         "settings": asdict(options),
     }

@@ -17,7 +17,7 @@ from proba.errors import GeometryError
 from proba.geometry import se3, so3
 from proba.graph import ViewGraph
 from proba.kernels.maps import move_maps
-from proba.kernels.poses import PoseTree, move
+from proba.kernels.poses import PoseTree, move, twist_gradient
 from proba.matches import Matches
 from proba.objective import EdgeEvaluation, Minibatch
 from proba.objective.edge_weights import ema_update, reliability
@@ -158,10 +158,9 @@ class Solver:
             if self.iteration % REPORT_EVERY == 0:
                 worlds.parent_from_child[..., :3, :3] = so3.project(worlds.parent_from_child[..., :3, :3])
         else:
-            jacobian = se3.right_jacobian(worlds.twist)
-            grad = (jacobian.transpose(-1, -2) @ grad[..., None])[..., 0]
-            worlds.twist -= rate * worlds.pose_moments.direction(grad, *betas)
-            worlds.parent_from_child = worlds.start @ se3.exp(worlds.twist)
+            worlds.twist -= rate * worlds.pose_moments.direction(twist_gradient(worlds.twist, grad), *betas)
+            worlds.parent_from_child = worlds.start.clone()
+            move(worlds.parent_from_child, worlds.twist)
         if options.mirror == "copy" and share < options.mirror_until:
             self._copy_mirrors()
 
