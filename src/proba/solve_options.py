@@ -24,8 +24,7 @@ class SolveOptions:
     """Settings of all stages after matching."""
 
     preset: str = DEFAULT
-    """Name of the settings that the others begin as, and override: default; strict (ours from the paper's start);
-    paper (as printed), or 1-gauge to 9-short on the way from there. `proba.preset(NAME)` makes them in Python."""
+    """Name of what all settings begin as: default, strict, paper (docs/paper.md). In Python: `preset(NAME)`."""
     seed: int = 0
     """Seed of everything random. Same seed and threads: same result, bit for bit."""
     cameras: CameraOptions = field(default_factory=CameraOptions)
