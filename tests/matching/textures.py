@@ -6,6 +6,8 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from proba.synthetic import Scene
+
 
 def noise(width: int, height: int, seed: int = 0) -> np.ndarray:  # [h, w, 3] uint8
     """Colour noise over several octaves, so that every detector finds something at every scale."""
@@ -58,3 +60,10 @@ def two_plane_views(count: int, width: int = 400, height: int = 300, focal_px: f
             picture[inside > 0] = layer[inside > 0]
         views.append(picture)
     return views
+
+
+def true_places(scene: Scene, i: int, j: int, points: np.ndarray) -> np.ndarray:  # [K, 2]
+    """Where what a rendered photo i shows at points [K, 2] lies in photo j, seen there or not; NaN where it is sky."""
+    depth, _ = scene.cast(i, points)  # [K]
+    surface = scene.centre(i) + np.where(np.isfinite(depth), depth, np.nan)[:, None] * scene.rays(i, points)
+    return scene.project(j, surface)[0]

