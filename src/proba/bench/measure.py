@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from proba.bench.experiment import RunOptions
+from proba.bench.photo_sets import PhotoSet
 from proba.errors import InputError, ProbaError
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
@@ -16,25 +19,56 @@ from proba.matches import Matches
 from proba.matching import MatchOptions, match_folder
 from proba.pipeline import SolveOptions, solve_matches
 from proba.solver import SolverOptions
+from proba.synthetic import make_scene, scene_matches
+from proba.threads import set_threads
 
 STRICT, DEFAULT = "strict", "default"
+UNREFINED = " unrefined"
+SMALL = {"n_images": 12, "grid": 32}
+"""Synthetic scenes of the experiments with many rows."""
 
 
 def regime(name: str, seed: int) -> SolveOptions:
     """Settings by the name that tables use.
 
     strict: the paper's start, 45 degrees and its mirror world, with our schedules and refinement. default: what users
-    get.
+    get. With "unrefined" behind it: what the solver leaves, before the refinement.
     """
-    if name not in REGIMES:
-        raise InputError(f"there is no regime {name}; there are {', '.join(REGIMES)}")
-    return replace(REGIMES[name], seed=seed)
+    base = name.removesuffix(UNREFINED)
+    if base not in REGIMES:
+        raise InputError(f"there is no regime {name}; there are {', '.join(REGIMES)}, each also{UNREFINED}")
+    options = replace(REGIMES[base], seed=seed)
+    return replace(options, refine=replace(options.refine, enabled=False)) if base != name else options
 
 
 REGIMES: dict[str, SolveOptions] = {
     STRICT: SolveOptions(solver=SolverOptions(hypotheses="cold")),
     DEFAULT: SolveOptions(),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where matches with known truth come from: a synthetic scene, or photos."""
+
+    name: str
+    photos: PhotoSet | None = None
+    """None: the synthetic scene of that name."""
+
+    def load(self, seed: int, options: RunOptions) -> tuple[Matches, GroundTruth]:
+        """Matches and truth; of a synthetic scene the seed decides everything."""
+        set_threads(options.threads)
+        if self.photos is None:
+            scene = make_scene(self.name, n_images=SMALL["n_images"], seed=seed)
+            return scene_matches(scene, grid=SMALL["grid"], seed=seed), scene.ground_truth(cloud=False)
+        images = self.photos.images(options.cache)
+        return cached_matches(self.name, images, "auto", options.cache, options.threads)[0], self.photos.truth()
+
+
+def sources(options: RunOptions, scenes: Sequence[str], sets: Sequence[str]) -> list[Source]:
+    """Small synthetic scenes, and those of the photo sets that are there."""
+    found = options.photo_sets(sets)
+    return [Source(name=name) for name in scenes] + [Source(name=photos.name, photos=photos) for photos in found]
 
 
 def solve_and_score(

@@ -42,9 +42,8 @@ class PhotoSet:
         if not layout.mixed:
             return layout.photos(self.folder)
         links = cache / f"{self.name}.photos"
-        links.mkdir(parents=True, exist_ok=True)
         for name in self.truth().names:
-            _link(layout.photos(self.folder) / name, links / name)
+            link_photo(layout.photos(self.folder) / name, links / name)
         return links
 
     def _layout(self) -> Layout | None:
@@ -81,7 +80,9 @@ def _walk(folder: Path, levels: int) -> Iterator[PhotoSet]:
         yield from _walk(child, levels - 1)
 
 
-def _link(photo: Path, link: Path) -> None:
+def link_photo(photo: Path, link: Path) -> None:
+    """Make a photo seen under another path."""
+    link.parent.mkdir(parents=True, exist_ok=True)
     if link.exists():
         return
     try:

@@ -94,14 +94,20 @@ def matches_of(photos: PhotoSet, truth: GroundTruth, options: RealOptions) -> tu
 
 
 def run_colmap(photos: PhotoSet, seed: int, mapper: Any, cache: Path, threads: int) -> dict:
+    """One mapping of a set."""
+    return run_colmap_on(photos.name, photos.images(cache), photos.truth(), seed, mapper, cache, threads)
+
+
+def run_colmap_on(
+    name: str, images: Path, truth: GroundTruth, seed: int, mapper: Any, cache: Path, threads: int
+) -> dict:
     """One mapping; COLMAP is told whether the photos share a camera and whether they are undistorted."""
     from proba.bench.colmap import cached_database, map_colmap
 
-    truth, images = photos.truth(), photos.images(cache)
     focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)
     distorted = truth.distortion is not None and bool(np.any(truth.distortion))
     database, timing = cached_database(
-        photos.name,
+        name,
         images,
         cache,
         threads,

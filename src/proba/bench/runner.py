@@ -25,10 +25,12 @@ from proba.memory import peak_rss_mb
 LIBRARIES = ("torch", "numba", "numpy", "scipy", "opencv-python-headless", "kornia", "pycolmap")
 
 
-def run(experiment: Experiment, out: Path, options: RunOptions, *, retry: bool = False) -> list[dict]:
+def run(
+    experiment: Experiment, out: Path, options: RunOptions, *, retry: bool = False, until: float = float("inf")
+) -> list[dict]:
     """All rows of an experiment, computing those that its file in `out` does not hold, and its page and picture.
 
-    With `retry`, rows that failed are computed again.
+    With `retry`, rows that failed are computed again. After the moment `until` (of `time.monotonic`) no row begins.
     """
     file = out / f"{experiment.name}.json"
     out.mkdir(parents=True, exist_ok=True)
@@ -39,9 +41,17 @@ def run(experiment: Experiment, out: Path, options: RunOptions, *, retry: bool =
         atomic_write_text(file, json.dumps({**head, "rows": rows}, indent=1))
 
     stored = [row for row in load_rows(file) if not (retry and "error" in row)]
-    rows = compute(plan, stored, save, say=lambda row: print(f"{experiment.name}: {one_line(row)}", flush=True))
+    say = lambda row: print(f"{experiment.name}: {one_line(row)}", flush=True)
+    rows = compute(plan, stored, save, say=say, until=until)
     write_page(experiment, rows, out)
     return rows
+
+
+def wanted_rows(experiment: Experiment, out: Path, options: RunOptions) -> list[dict]:
+    """The finished rows that a run with these options would show."""
+    stored = load_rows(out / f"{experiment.name}.json")
+    found = (next((row for row in stored if holds(row, wanted.settings)), None) for wanted in experiment.plan(options))
+    return [row for row in found if row is not None]
 
 
 def load_rows(file: Path) -> list[dict]:
@@ -57,17 +67,24 @@ def load_rows(file: Path) -> list[dict]:
 
 
 def compute(
-    plan: Sequence[Row], stored: Sequence[dict], save: Callable[[list[dict]], None], *, say: Callable[[dict], None]
+    plan: Sequence[Row],
+    stored: Sequence[dict],
+    save: Callable[[list[dict]], None],
+    *,
+    say: Callable[[dict], None],
+    until: float = float("inf"),
 ) -> list[dict]:
     """The rows of a plan: those already stored, and the others as they are computed, each saved at once.
 
     Stored rows that the plan does not name stay in the file, since a smaller run must not throw away a larger one;
-    they are not returned.
+    they are not returned. Rows that would begin after `until` are left out.
     """
     every, result = list(stored), []
     for wanted in plan:
         found = next((row for row in every if holds(row, wanted.settings)), None)
         if found is None:
+            if time.monotonic() > until:
+                continue
             found = {**wanted.settings, **apart(wanted.work, *wanted.arguments)}
             every.append(found)
             save(every)

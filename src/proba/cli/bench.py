@@ -243,6 +243,83 @@ def matchers(
     _run(with_choice(matchers, max_pairs, densify, solve), out, options, retry)
 
 
+def results(
+    data: Path | None = None,
+    out: Path = RESULTS,
+    page: Path = Path("docs/results.md"),
+    fill: tuple[Path, ...] = (Path("README.md"), Path("docs/benchmarks.md")),
+    only: tuple[str, ...] = (),
+    minutes: float = 90.0,
+    full: bool = False,
+    cache: Path = CACHE,
+    threads: int | None = None,
+) -> None:
+    """All experiments, and the page with their tables and pictures (`make results`).
+
+    Args:
+        data: Folder of photo sets with truth (`proba bench datasets`); $PROBA_DATA by default. Without it only
+            synthetic scenes are used, and the page says what is missing.
+        out: Folder for the rows of all experiments; those it already holds are not repeated.
+        page: The page to write; its pictures go to images/results beside it.
+        fill: Pages with marked blocks that are filled from the same rows.
+        only: Compute only these experiments; the page has all.
+        minutes: No row begins after this time; 0: nothing is computed, the page is made from the rows that are there.
+        full: The full version of every experiment, which takes many hours.
+        cache: Matches and databases are kept here.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.results_page import make_results
+
+    options = _options(data=data, quick=not full, cache=cache, threads=threads)
+    make_results(out, page, fill, options, only=only, minutes=minutes)
+    print(f"wrote {page}")
+
+
+def gate(
+    data: Path | None = None,
+    baseline: Path = Path("docs/baseline.json"),
+    out: Path = Path("bench-out/gate"),
+    full: bool = False,
+    update: bool = False,
+    resume: bool = False,
+    sets: tuple[str, ...] = (),
+    seeds: tuple[int, ...] = (),
+    threads: int | None = None,
+) -> None:
+    """Compare this version with the committed baseline; exit code 1 and a table where something is lost.
+
+    Args:
+        data: Folder of photo sets with truth (`proba bench datasets`); $PROBA_DATA by default. Without it only
+            synthetic scenes are compared.
+        baseline: The committed numbers.
+        out: Folder for the rows of this run, and for its matches, which are made anew.
+        full: All photo sets and three seeds instead of four small sets and two.
+        update: Write the numbers of this run to the baseline instead.
+        resume: Keep the rows that an earlier run of this version has left.
+        sets: Only sets whose name holds one of these.
+        seeds: Seeds instead of the gate's own.
+        threads: Processor threads; all by default.
+    """
+    import shutil
+
+    from proba.bench.baseline_gate import compare, findings_table, load_baseline, run_gate, save_baseline, summarise
+
+    kind, cache = "full" if full else "quick", out / "cache"
+    before = {} if update else load_baseline(baseline, kind)
+    if not resume and cache.is_dir():
+        shutil.rmtree(cache)
+    options = _options(data=data, quick=not full, sets=sets, seeds=seeds, cache=cache, threads=threads)
+    now = summarise(run_gate(out, options, resume=resume))
+    if update:
+        save_baseline(baseline, kind, now, options.threads)
+        print(f"wrote {baseline} ({kind})")
+        return
+    findings = compare(before, now)
+    print(findings_table(findings))
+    if any(finding.verdict == "lost" for finding in findings):
+        raise SystemExit(1)
+
+
 def datasets() -> None:
     """Datasets whose published layouts are read: where each comes from, its licence, its files. Nothing downloads."""
     from proba.io.datasets import LAYOUTS
@@ -310,6 +387,8 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "stress": stress,
     "diagnose": diagnose,
     "datasets": datasets,
+    "results": results,
+    "gate": gate,
     **{name: _command(name, summary) for name, summary in EXPERIMENTS.items()},
     "matchers": matchers,
 }

@@ -1,0 +1,104 @@
+"""The page with all results: docs/results.md, its pictures, and the tables in other pages that come from it.
+
+No number is typed by hand: a page holds the tables of finished rows, and other pages have marked blocks that are
+filled from the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from proba.bench.experiment import RunOptions
+from proba.bench.experiments import EXPERIMENTS, load_experiment
+from proba.bench.experiments.aggregate import by_dataset, by_set
+from proba.bench.runner import machine, page, run, wanted_rows, write_page
+from proba.errors import InputError
+from proba.io.atomic import atomic_file, atomic_write_text
+
+PICTURES = Path("images") / "results"
+"""Pictures of the page, below the folder of the page."""
+BLOCK = re.compile(r"(<!-- results: ([a-z-]+) -->\n).*?(<!-- end of results -->)", re.S)
+
+
+def make_results(
+    out: Path, page_file: Path, filled: Sequence[Path], options: RunOptions, *, only: Sequence[str], minutes: float
+) -> None:
+    """Run what is missing of all experiments (no row begins after `minutes`), and write all pages.
+
+    With 0 minutes nothing is computed: the page is made from the rows that are there.
+    """
+    unknown = set(only) - set(EXPERIMENTS)
+    if unknown:
+        raise InputError(f"there is no experiment {', '.join(sorted(unknown))}; there are {', '.join(EXPERIMENTS)}")
+    until = time.monotonic() + 60 * minutes
+    for name in only or EXPERIMENTS:
+        experiment = load_experiment(name)
+        if minutes:
+            run(experiment, out, options, until=until)
+        else:
+            write_page(experiment, wanted_rows(experiment, out, options), out)
+    write_results(out, page_file, options)
+    for file in filled:
+        fill_blocks(file, out, options)
+
+
+def write_results(out: Path, page_file: Path, options: RunOptions) -> None:
+    """The page from the rows in `out`, and its pictures."""
+    pictures = page_file.parent / PICTURES
+    pictures.mkdir(parents=True, exist_ok=True)
+    parts, gaps = [], []
+    for name in EXPERIMENTS:
+        experiment = load_experiment(name)
+        rows, total = wanted_rows(experiment, out, options), len(experiment.plan(options))
+        if len(rows) < total or not total:
+            reason = "no photo sets (`--data`)" if not total else f"{len(rows)} of {total} rows"
+            gaps.append(f"- {experiment.title} (`proba bench {name}`): {reason}")
+        picture = out / f"{name}.png"
+        shown = bool(rows) and picture.is_file()
+        if shown:
+            with atomic_file(pictures / picture.name) as file, open(picture, "rb") as source:
+                shutil.copyfileobj(source, file)
+        else:
+            (pictures / picture.name).unlink(missing_ok=True)
+        parts.append(page(experiment, rows, (PICTURES / picture.name).as_posix() if shown else None))
+    atomic_write_text(page_file, "\n".join([head(options, gaps), *parts]))
+
+
+def head(options: RunOptions, gaps: Sequence[str]) -> str:
+    """Title, machine, versions, how it was made, and what is missing."""
+    here = machine(options.threads)
+    libraries = ", ".join(f"{name} {found}" for name, found in here["libraries"].items() if found)
+    missing = "\n## Not run\n" + "\n".join(gaps) + "\n" if gaps else ""
+    return f"""# Results
+
+Made by `make results` (`proba bench results`), which runs the small version of every experiment and writes this page;
+no number on it is typed by hand. Each section names its own command; without `--quick` that runs the full version.
+Figures marked as quoted are printed elsewhere and were not measured here. Seeds are in the tables or are the first of
+0, 1, 2; {"the small version" if options.quick else "the full version"}.
+
+Machine: {here["processor"]}, {here["threads"]} threads, {here["system"]}, no GPU. Other programs may have run at the
+same time, so seconds compare methods with each other rather than with other machines.
+
+Versions: ProBA {here["proba"]}, Python {here["python"]}, {libraries}.
+{missing}"""
+
+
+def fill_blocks(file: Path, out: Path, options: RunOptions) -> None:
+    """Fill the marked blocks of a page: `<!-- results: by-set -->` to `<!-- end of results -->`."""
+    experiment = load_experiment("aggregate")
+    rows = wanted_rows(experiment, out, options)
+    if not rows:
+        return  # without photos the page keeps what it has
+    makers = {"by-set": by_set, "by-dataset": by_dataset}
+    text = file.read_text(encoding="utf-8")
+
+    def filled(found: re.Match[str]) -> str:
+        if found[2] not in makers:
+            raise InputError(f"{file} has a block {found[2]}; there are {', '.join(makers)}")
+        return f"{found[1]}{makers[found[2]](rows)}{found[3]}"
+
+    atomic_write_text(file, BLOCK.sub(filled, text))

@@ -1,0 +1,150 @@
+"""The experiments at the smallest sizes: damage is as announced, tables and pictures hold what was computed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proba.bench.disturb import with_noise, with_outliers
+from proba.bench.experiment import RunOptions
+from proba.bench.experiments import EXPERIMENTS, aggregate, calibration, load_experiment, noise, outliers
+from proba.bench.measure import Source, regime
+from proba.bench.results_page import fill_blocks, make_results
+from proba.bench.runner import run
+from proba.errors import InputError
+from proba.io.reading import read_json
+from proba.synthetic import make_scene, scene_matches
+
+
+def moved(before, after) -> np.ndarray:  # [M] distances of the targets of all matches
+    return np.concatenate(
+        [np.linalg.norm(after.pairs[key].points_j - pair.points_j, axis=1) for key, pair in before.pairs.items()]
+    )
+
+
+def test_damage_is_as_announced_and_repeatable() -> None:
+    matches = scene_matches(make_scene("object", n_images=4, seed=0), grid=24, seed=0)
+    noisy = moved(matches, with_noise(matches, 0.25, 30.0, seed=1))
+    assert np.mean(noisy > 0) == pytest.approx(0.25, abs=0.01)
+    assert np.sqrt(np.mean(noisy[noisy > 0] ** 2) / 2) == pytest.approx(30, rel=0.1)
+    wild = with_outliers(matches, 0.8, seed=1)
+    assert np.mean(moved(matches, wild) > 0) == pytest.approx(0.8, abs=0.01)
+    again = with_outliers(matches, 0.8, seed=1)
+    assert moved(wild, again).max() == 0
+    assert all(np.array_equal(wild.pairs[key].points_i, pair.points_i) for key, pair in matches.pairs.items())
+
+
+def test_regimes_can_be_unrefined() -> None:
+    assert regime("strict", 3).solver.hypotheses == "cold" and regime("strict", 3).seed == 3
+    assert not regime("default unrefined", 0).refine.enabled and regime("default", 0).refine.enabled
+    with pytest.raises(InputError, match="no regime"):
+        regime("lax", 0)
+
+
+def test_normalised_errors_of_an_exact_result_are_zero_and_grow_with_the_error() -> None:
+    scene = make_scene("object", n_images=5, seed=0)
+    found = exact(scene)
+    errors = calibration.normalised_errors(found, scene)
+    assert errors["rotation"]["rms"] < 1e-3 and errors["centre"]["rms"] < 1e-3 and errors["focal"]["within_1"] == 100
+    assert errors["points"]["count"] > 100 and errors["points"]["rms"] < 0.01
+    rng = np.random.default_rng(0)
+    found.points.xyz += rng.normal(0, 2 * found.points.sigma[:, None], found.points.xyz.shape)
+    points = calibration.normalised_errors(found, scene)["points"]
+    assert points["rms"] == pytest.approx(2, rel=0.1) and points["within_2"] == pytest.approx(68, abs=4)
+
+
+def exact(scene):
+    """The truth as a reconstruction whose points are seen at places of the grid."""
+    from proba.reconstruction import Camera, Points, Reconstruction
+
+    pixels, n = scene.grid(calibration.GRID, calibration.GRID), scene.n_images
+    fx, _, cx, cy = scene.intrinsics[0]
+    depth, _ = scene.cast(0, pixels)
+    seen = np.flatnonzero(np.isfinite(depth))
+    xyz = scene.centre(0) + depth[seen, None] * scene.rays(0, pixels[seen])
+    points = Points(
+        xyz=xyz,
+        rgb=np.zeros((len(xyz), 3), np.uint8),
+        sigma=np.full(len(xyz), 0.01),
+        error_px=np.zeros(len(xyz)),
+        obs_point=np.arange(len(xyz)),
+        obs_image=np.zeros(len(xyz), np.int64),
+        obs_xy=pixels[seen].astype(np.float32),
+    )
+    camera = Camera(
+        model="SIMPLE_PINHOLE",
+        width=scene.width,
+        height=scene.height,
+        params=np.array([fx, cx, cy]),
+        focal_std_px=1.0,
+    )
+    return Reconstruction(
+        image_names=scene.image_names,
+        cameras=[camera],
+        camera_of_image=np.zeros(n, np.int64),
+        cam_from_world=scene.cam_from_world.copy(),
+        pose_std=np.full((n, 6), 1e-3),
+        points=points,
+    )
+
+
+def test_a_cell_of_the_grids_is_one_solve(monkeypatch) -> None:
+    monkeypatch.setitem(Source.load.__globals__, "SMALL", {"n_images": 5, "grid": 24})
+    options = RunOptions(threads=1)
+    clean = noise.measure(Source(name="object"), "default unrefined", 0.0, 0, 0, options)
+    wild = outliers.measure(Source(name="object"), "default unrefined", 1.0, 0, options)
+    assert clean["rra@10"] == 100 and wild.get("rra@10", 0) < 50
+
+
+def fake(settings: dict) -> dict:
+    """Results that need no computation."""
+    methods = {"proba default": 90.0, "proba strict": 70.0}
+    value = methods.get(settings["method"], 50.0) - settings["seed"]
+    scores = {f"{name}@{x}": value for name in ("rra", "rta", "auc") for x in (1, 5, 10)}
+    total = 4.0 if settings["method"].startswith("proba") else 8.0
+    return {**scores, "images": 5, "registered": 5, "focal_error_pct": 0.1, "total_s": total, "seconds": {"map": total}}
+
+
+def test_tables_of_sets_show_the_worst_seed_and_the_better_one_in_bold(toy_data: Path, tmp_path: Path) -> None:
+    options = RunOptions(quick=True, data=toy_data, cache=tmp_path)
+    rows = [{**row.settings, **fake(dict(row.settings))} for row in aggregate.plan(options)]
+    assert "| toy | 5 | 5, 5 | **89.0**, 50.0 | **89.0**, 50.0 | 0.10 % | **4**, 8 |" in aggregate.by_set(rows)
+    assert "| toy: proba default | 1 | 89.5 | 89.5 |" in aggregate.by_dataset(rows)
+    failed = [{**rows[0], "error": "crashed"}, *rows[1:]]
+    for key in [key for key in failed[0] if "@" in key or key in ("registered", "total_s")]:
+        del failed[0][key]
+    assert "0, **5** | 0.0, **50.0**" in aggregate.by_set(failed)
+
+
+def test_the_page_is_made_from_rows_and_says_what_is_missing(toy_data: Path, tmp_path: Path) -> None:
+    options = RunOptions(quick=True, data=toy_data, cache=tmp_path / "cache")
+    out, page, readme = tmp_path / "out", tmp_path / "docs" / "results.md", tmp_path / "README.md"
+    experiment = load_experiment("aggregate")
+    planned = experiment.plan(options)
+    ready = replace(experiment, plan=lambda _: [replace(r, work=fake, arguments=(dict(r.settings),)) for r in planned])
+    run(ready, out, options)
+    readme.write_text("before\n<!-- results: by-set -->\nold\n<!-- end of results -->\nafter\n")
+    page.parent.mkdir()
+    make_results(out, page, [readme], options, only=(), minutes=0)
+    text = page.read_text()
+    assert "Machine:" in text and "numpy" in text and "## Not run" in text
+    assert all(f"`proba bench {name}`" in text for name in EXPERIMENTS)
+    assert (
+        "| toy: proba default | 1 | 89.5 |" in text and "*Quoted, not measured here* (the paper, Table 1, DTU)" in text
+    )
+    assert "](images/results/aggregate.png)" in text and (tmp_path / "docs/images/results/aggregate.png").is_file()
+    filled = readme.read_text()
+    assert filled.startswith("before\n") and filled.endswith("after\n") and "old" not in filled and "| toy |" in filled
+    fill_blocks(readme, out, options)
+    assert readme.read_text() == filled  # filling again changes nothing
+    assert len(read_json(out / "aggregate.json")["rows"]) == len(planned)
+    json.dumps(read_json(out / "aggregate.json"))
+
+
+def test_unknown_experiments_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no experiment nonsense"):
+        make_results(tmp_path, tmp_path / "r.md", [], RunOptions(), only=("nonsense",), minutes=0)
