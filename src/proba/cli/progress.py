@@ -88,6 +88,8 @@ def describe(summary: MatchSummary) -> str:
     text = (
         f"{summary.photos} images, {summary.pairs_kept} of {summary.pairs_tried} pairs kept, {summary.matches} matches"
     )
+    if summary.subject_alone:
+        text += "\nthe camera stood still: a background that does not move was left out"
     if summary.contradicted:
         names = ", ".join(f"{one} {other}" for one, other in summary.contradicted[:3])
         text += f"\n{len(summary.contradicted)} pairs dropped because third images contradict them, e.g. {names}"

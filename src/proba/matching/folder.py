@@ -14,10 +14,19 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 
 from proba.errors import GeometryError, InputError
 from proba.io.images import Photo, find_photos
 from proba.matches import ImageInfo, Matches, PairMatches, symmetric_counts
+from proba.matching.background import (
+    BackgroundOptions,
+    background_points,
+    holds_pair,
+    in_place,
+    joins_subject,
+    without_background,
+)
 from proba.matching.densify import Densifier
 from proba.matching.features import FeatureCache, working_bytes
 from proba.matching.matcher import Extractor, Features, Matcher, check_matcher, empty_matches, make_matcher
@@ -74,6 +83,8 @@ class MatchOptions:
     """Add matches on a 64 x 64 grid, interpolated between the others and refined on the pixels."""
     triplets: bool = True
     """Drop pairs that third images contradict, or should confirm and do not."""
+    background: BackgroundOptions = field(default_factory=BackgroundOptions)
+    """What is done where the camera stood still and its subject turned."""
     verify: VerifyOptions | None = None
     """When a pair is kept. Without any of these, each matcher has its own bounds."""
     weak_below: int = 100
@@ -116,6 +127,8 @@ class MatchSummary:
     """Photos that match no other."""
     contradicted: list[tuple[str, str]] = field(default_factory=list)
     """Pairs that were dropped because third images contradict or do not confirm them."""
+    subject_alone: bool = False
+    """Whether a background that stands still with the camera was left out."""
 
 
 class Observer(Protocol):
@@ -163,6 +176,8 @@ def match_folder(
         run = _Run(photos, store, options, pool, jobs, observer or Silent())
         pairs = run.choose(first)
         run.match(first, pairs)
+        if run.stands_still():
+            pairs = run.match_subject(first, pairs)
         if auto:
             if apart := run.between_pieces(pairs):
                 run.match(Sift(SELECTIVE, SELECTIVE_BOUNDS), apart, features_of=first)
@@ -227,6 +242,8 @@ class _Run:
         self.pool, self.jobs, self.observer = pool, jobs, observer
         self.descriptions: dict[str, dict] = {}
         self.counts: Counter[Pair] = Counter()  # verified matches of the pairs that have some
+        self.in_place: set[Pair] = set()  # pairs that a background holds
+        self.background: dict[int, cKDTree] = {}  # its places in each photo, once it is left out
         self.contradicted: set[Pair] = set()
         self.features_folder = store.path.with_name(store.path.name + ".features")
         self.caches: dict[str, FeatureCache] = {}
@@ -261,7 +278,7 @@ class _Run:
         cache = self._cache(matcher)
 
         def look(pair: Pair) -> int:
-            few = [_first(cache.get(self.photos[k]), options.look) for k in pair]
+            few = [_first(self._features(cache, k), options.look) for k in pair]
             return len(matcher.match(*few).scores)
 
         self.observer.begin("quick look", len(proposed.pairs), "pair")
@@ -278,22 +295,23 @@ class _Run:
         random = np.random.default_rng(VOCABULARY_SEED)
         telling = matcher.preview or None  # on dtu_scan24 they find as many of the verified pairs as all, or more
         samples, of_image = [], min(SAMPLE_OF_IMAGE, -(-SAMPLE_OF_ALL // len(self.photos)))
-        for features in self._parallel(cache.get, self.photos):
+        for features in self._parallel(lambda k: self._features(cache, k), range(len(self.photos))):
             samples.append(unit_sample(features["descriptors"][:telling], of_image, random))
             self.observer.advance()
         centres = vocabulary(np.concatenate(samples), options.words)
         del samples
         self.observer.begin("signatures", len(self.photos), "image")
         signatures = np.zeros((len(self.photos), centres.size), np.float32)
-        for k, photo in enumerate(self.photos):
-            descriptors = cache.get(photo)["descriptors"][:telling]
+        for k in range(len(self.photos)):
+            descriptors = self._features(cache, k)["descriptors"][:telling]
             signatures[k] = signature(unit_sample(descriptors, len(descriptors), random), centres)
             self.observer.advance()
         return signatures
 
     def match(self, matcher: Matcher, pairs: list[Pair], *, features_of: Matcher | None = None) -> None:
         """Match and verify pairs, and store each as soon as it is done. Features may be those of another matcher."""
-        cache, key = self._cache(features_of or matcher), self._key(matcher)
+        cache = self._cache(features_of or matcher)
+        key = self._described(matcher, {"subject": True} if self.background else None)
         todo = [(i, j) for i, j in pairs if not self.store.has(self.photos[i], self.photos[j], key)]
         if matcher.keep_features and todo:
             needed = [self.photos[k] for k in sorted({k for pair in todo for k in pair})]
@@ -319,6 +337,29 @@ class _Run:
     def _count(self, pair: Pair, record: Record) -> None:
         if len(record.matches.scores):
             self.counts[pair] += len(record.matches.scores)
+            one, other = (self.photos[k].info for k in pair)
+            if holds_pair(in_place(record.matches, one, other, self.options.background), self.options.background):
+                self.in_place.add(pair)
+
+    def stands_still(self) -> bool:
+        """Whether a background that does not move holds most pairs."""
+        options = self.options.background
+        return options.enabled and 0 < len(self.counts) <= len(self.in_place) / options.pairs_share
+
+    def match_subject(self, matcher: Matcher, pairs: list[Pair]) -> list[Pair]:
+        """Match once more without the background; the pairs to go on with are the old ones if no subject is found."""
+        images = [photo.info for photo in self.photos]
+        found = {pair: self._joined(pair) for pair in self._kept()}
+        self.background = background_points(found, images, self.options.background)
+        before = self.counts, self.descriptions
+        self.counts, self.descriptions = Counter(), {}
+        again = self.choose(matcher)
+        self.match(matcher, again)
+        if joins_subject(self.counts, len(images), self.options.background):
+            return again
+        self.background = {}
+        self.counts, self.descriptions = before
+        return pairs
 
     def drop_contradicted(self) -> None:
         """Take out the pairs that third images speak against."""
@@ -332,15 +373,15 @@ class _Run:
     def densify(self, densifier: Densifier) -> None:
         """Add a denser field to every pair that was kept."""
         sources = list(self.descriptions)
-        cache = self._cache(densifier, {"from": sources})
+        cache, key = self._cache(densifier, {"from": sources}), self._described(densifier, {"from": sources})
 
         def work(pair: Pair) -> Record:
             one, other = (self.photos[k] for k in pair)
             raw = densifier.densify(self._joined(pair, sources), cache.get(one), cache.get(other))
             result = verify(raw, one.info, other.info, densifier.bounds)
-            return Record(one.digest, other.digest, cache.key, result.kind, result.matches)
+            return Record(one.digest, other.digest, key, result.kind, result.matches)
 
-        self._store_all("densifying", work, cache.key, self._kept())
+        self._store_all("densifying", work, key, self._kept())
 
     def _kept(self) -> list[Pair]:
         return sorted(self.counts)
@@ -383,6 +424,7 @@ class _Run:
             matches=self.counts.total(),
             alone=[photo.info.name for k, photo in enumerate(self.photos) if k not in joined],
             contradicted=[(self.photos[i].info.name, self.photos[j].info.name) for i, j in sorted(self.contradicted)],
+            subject_alone=bool(self.background),
         )
 
     def clear(self) -> None:
@@ -391,12 +433,20 @@ class _Run:
 
     def _match_pair(self, matcher: Matcher, cache: FeatureCache, key: str, pair: Pair) -> Record:
         one, other = (self.photos[k] for k in pair)
-        features = cache.get(one), cache.get(other)
+        features = self._features(cache, pair[0]), self._features(cache, pair[1])
         if self._looks_hopeless(matcher, features, one, other):
             return Record(one.digest, other.digest, key, "none", empty_matches())
         raw = matcher.match(*features)
+        if self.background:
+            moves = ~in_place(raw, one.info, other.info, self.options.background)  # [M]
+            raw = PairMatches(*(column[moves] for column in raw))
         result = verify(raw, one.info, other.info, self._bounds(matcher))
         return Record(one.digest, other.digest, key, result.kind, result.matches)
+
+    def _features(self, cache: FeatureCache, k: int) -> Features:
+        """Features of photo k, without those of a background that is left out."""
+        photo = self.photos[k]
+        return without_background(cache.get(photo), self.background.get(k), photo.info, self.options.background)
 
     def _looks_hopeless(self, matcher: Matcher, features: tuple[Features, Features], one: Photo, other: Photo) -> bool:
         """Whether the pair's most telling features agree on nothing, which is cheap to find out."""
@@ -414,24 +464,27 @@ class _Run:
         return self.options.verify or matcher.bounds
 
     def _cache(self, matcher: Extractor, more: dict | None = None) -> FeatureCache:
-        key = self._key(matcher, more)
+        key = settings_key(self._description(matcher, more))
         if key not in self.caches:
             self.caches[key] = FeatureCache(
                 matcher, self.features_folder, key, held_bytes=self.held_bytes, budget=self.budget
             )
         return self.caches[key]
 
-    def _key(self, matcher: Extractor, more: dict | None = None) -> str:
-        """Name of everything that the matcher's results depend on."""
-        description = {
+    def _described(self, matcher: Extractor, more: dict | None = None) -> str:
+        """Name of everything that the matcher's results depend on; what it stands for is remembered."""
+        description = self._description(matcher, more)
+        key = settings_key(description)
+        self.descriptions[key] = description
+        return key
+
+    def _description(self, matcher: Extractor, more: dict | None) -> dict:
+        return {
             **matcher.settings(),
             **(more or {}),
             "verify": asdict(self._bounds(matcher)),
             "preview": matcher.preview if self._previews(matcher) else 0,
         }
-        key = settings_key(description)
-        self.descriptions[key] = description
-        return key
 
     def _parallel(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Results in order, with only a few under way, so that memory stays bounded and Ctrl-C takes effect soon."""

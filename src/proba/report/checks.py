@@ -98,6 +98,22 @@ def run_checks(
     return checks
 
 
+def matching_checks(matching: dict | None) -> list[Check]:
+    """What the matching had to decide; nothing where it had to decide nothing."""
+    if not (matching or {}).get("subject_alone"):
+        return []
+    return [
+        Check(
+            topic="Background left out",
+            fact="most pairs showed a background that did not move at all, so only what moves before it was matched",
+            wanted="one motion",
+            level="check",
+            advice="Right for a subject on a turntable before a camera that stands still; masks of the subject are "
+            "safer (--masks)",
+        )
+    ]
+
+
 def _coverage(result: SolveResult, n_images: int) -> list[Check]:
     posed = sum(len(piece.reconstruction) for piece in result.pieces)
     fact, wanted = f"{posed} of {n_images} images posed", "all"

@@ -25,4 +25,5 @@ def matching_facts(path: Path) -> dict | None:
             "pairs_kept": sum(count > 0 for count in counts),
             "matches": int(sum(counts)),
             "masks": None if origin.get("masks") is None else str(origin["masks"]),
+            "subject_alone": any(bool(settings.get("subject")) for settings in origin["settings"].values()),
         }

@@ -17,7 +17,7 @@ from proba.io.lock import LOCK_FILE, locked
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult, Verdict
-from proba.report.checks import Check, run_checks, worst_level
+from proba.report.checks import Check, matching_checks, run_checks, worst_level
 from proba.report.facts import ImageFacts, PairFacts, explained_share, image_facts, pair_facts
 from proba.report.findings import findings, verdict
 from proba.report.html import html_report
@@ -84,6 +84,7 @@ def report_dict(
     """The content of report.json."""
     pieces = result.pieces
     images, edges, checks = _judged(matches, result)
+    checks += matching_checks(matching)
     found = findings(checks)
     registered = sum(len(piece.reconstruction) for piece in pieces)
     return {
