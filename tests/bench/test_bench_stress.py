@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from proba.bench.photo_sets import find_sets
-from proba.bench.stress import CHANGES, Folder, Shot, honesty, main, make_folder, plan_folders
+from proba.bench.stress import CHANGES, Folder, Shot, _truth_of, honesty, main, make_folder, plan_folders
 from proba.io.ground_truth import save_ground_truth
 from proba.synthetic import make_scene
 from proba.synthetic.render import render_images
@@ -62,6 +62,26 @@ def test_folders_hold_what_they_are_called(sets: Path, tmp_path: Path) -> None:
         assert max(picture.size) == 200 == truths[0].width.max()
     (truth,) = make_folder(Folder(kind="strangers", sets=(one,), others=(two,), draw=0, side_px=200), tmp_path / "s")
     assert len(truth.names) == 5 and len(list((tmp_path / "s").iterdir())) == 6
+
+
+def test_an_object_before_a_room_that_stands_still(tmp_path: Path) -> None:
+    for name, ball in (("ball", True), ("room", False)):
+        (tmp_path / name / "images").mkdir(parents=True)
+        picture = np.random.default_rng(3).integers(60, 255, (60, 80, 3)).astype(np.uint8)
+        if ball:
+            rows, columns = np.mgrid[:60, :80]
+            picture[np.hypot(rows - 30, columns - 40) > 15] = 0
+        Image.fromarray(picture).save(tmp_path / name / "images" / "a.png")
+        shot = Shot(picture=picture, cam_from_world=np.eye(4), intrinsics=np.array([80.0, 80.0, 40.0, 30.0]))
+        save_ground_truth(_truth_of(["a.png"], [shot]), tmp_path / name / "gt.json")
+    (folder,) = plan_folders(find_sets(tmp_path), ("turntable",), (0,), 1, 80)
+    assert [photos.name for photos in folder.sets] == ["ball"]
+    make_folder(folder, tmp_path / "out")
+    with Image.open(tmp_path / "out" / "ball-a.png") as opened:
+        made = np.asarray(opened).astype(int)
+    ball_picture, room = (np.asarray(Image.open(tmp_path / name / "images" / "a.png")) for name in ("ball", "room"))
+    assert np.abs(made[25:35, 35:45] - ball_picture[25:35, 35:45]).mean() < 3
+    assert np.abs(made[:8] - room[:8]).mean() < 3
 
 
 def test_plan_draws_the_same_mixtures_every_time(sets: Path) -> None:

@@ -1,7 +1,8 @@
 """Folders made for the weak places of the method from sets with ground truth, so that the truth is exact.
 
 A folder is one or two sets whose photos were reduced and then changed: a few of them drawn, two sets mixed, strangers
-added, photos turned, zoomed, cropped or darkened. Each row says what became of it and what the report said of that.
+added, photos turned, zoomed, cropped or darkened, an object put before a room that stands still with the camera. Each
+row says what became of it and what the report said of that.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
+import cv2
 import numpy as np
 from PIL import Image
 
@@ -38,6 +40,11 @@ MOST_ZOOM = 1.67
 SMALLEST_CROP = 0.6
 """Part of a side that a crop leaves."""
 DARKEST = 0.25
+GRAIN = 2.0
+"""Noise of photos before one and the same room, in grey values."""
+BLACK = 22
+"""Grey values of cloth; photos of which a third is darker show an object before it."""
+NEEDING_OTHERS = ("strangers", "turntable")
 NUMBERS = ("rra@5", "rta@5", "auc@5")
 
 
@@ -96,7 +103,30 @@ def darkened(shot: Shot, rng: np.random.Generator) -> Shot:
 
 
 CHANGES: dict[str, Change] = {"turned": turned, "zoomed": zoomed, "cropped": cropped, "darkened": darkened}
-KINDS = ("few", "mixture", "strangers", *CHANGES)
+
+
+def subject(picture: np.ndarray) -> np.ndarray:  # [H, W] bool
+    """The largest thing before black cloth."""
+    bright = cv2.GaussianBlur(picture.max(axis=2), (0, 0), 2) > BLACK
+    clean = cv2.morphologyEx(bright.astype(np.uint8), cv2.MORPH_OPEN, np.ones((7, 7), np.uint8))
+    _, label, stats, _ = cv2.connectedComponentsWithStats(clean)
+    return label == 1 + stats[1:, cv2.CC_STAT_AREA].argmax() if len(stats) > 1 else bright
+
+
+def _stands_free(photos: PhotoSet) -> bool:
+    """Whether a set shows an object before black cloth."""
+    truth = photos.truth()
+    with Image.open(photos.images(Path()) / truth.names[0]) as opened:
+        picture = np.asarray(opened.convert("RGB"))
+    return bool((picture.max(axis=2) < BLACK).mean() > 1 / 3)
+
+
+def before_room(shot: Shot, room: np.ndarray, rng: np.random.Generator) -> Shot:
+    """The subject alone, before a room that is the same in all photos of its size."""
+    height, width = shot.picture.shape[:2]
+    fitted = np.asarray(Image.fromarray(room).resize((width, height), Image.Resampling.LANCZOS))
+    together = np.where(subject(shot.picture)[..., None], shot.picture, fitted) + rng.normal(0, GRAIN, fitted.shape)
+    return replace(shot, picture=together.clip(0, 255).astype(np.uint8))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +137,7 @@ class Folder:
     sets: tuple[PhotoSet, ...]
     """One, or the two of a mixture."""
     others: tuple[PhotoSet, ...] = ()
-    """Where strangers come from."""
+    """Where strangers and rooms come from."""
     draw: int
     side_px: int
 
@@ -139,12 +169,19 @@ def plan_folders(
     """All folders of some kinds; of the pairs of sets `mixtures` at most, the same ones every time."""
     pairs = list(combinations(sets, 2))
     order = np.random.default_rng(0).permutation(len(pairs))[:mixtures]
+    objects = {photos.name for photos in sets if "turntable" in kinds and _stands_free(photos)}
+    rooms = tuple(photos for photos in sets if photos.name not in objects)
     plan = []
     for kind in kinds:
         chosen = [pairs[k] for k in sorted(order)] if kind == "mixture" else [(photos,) for photos in sets]
         for some in chosen:
-            others = tuple(photos for photos in sets if photos not in some) if kind == "strangers" else ()
-            plan += [Folder(kind=kind, sets=some, others=others, draw=draw, side_px=side_px) for draw in draws]
+            others: tuple[PhotoSet, ...] = ()
+            if kind == "strangers":
+                others = tuple(photos for photos in sets if photos not in some)
+            elif kind == "turntable":
+                others = rooms if some[0].name in objects else ()
+            if others or kind not in NEEDING_OTHERS:
+                plan += [Folder(kind=kind, sets=some, others=others, draw=draw, side_px=side_px) for draw in draws]
     return plan
 
 
@@ -191,7 +228,7 @@ def make_folder(folder: Folder, place: Path) -> list[GroundTruth]:
     """Write the photos of a folder and return the truth of each of its scenes; strangers have none."""
     rng = np.random.default_rng([folder.draw, zlib.crc32(folder.name.encode())])
     place.mkdir(parents=True, exist_ok=True)
-    truths = []
+    truths, guests = [], _guests(folder, rng, place.parent)
     for photos in folder.sets:
         truth = photos.truth()
         count = len(truth.names)
@@ -201,15 +238,26 @@ def make_folder(folder: Folder, place: Path) -> list[GroundTruth]:
             shot = _reduced(photos, truth, int(n), folder.side_px, place.parent)
             if folder.kind in CHANGES:
                 shot = CHANGES[folder.kind](shot, rng)
+            elif folder.kind == "turntable":
+                shot = before_room(shot, guests[0][1].picture, rng)
             names.append(f"{photos.name}-{Path(truth.names[n]).stem}.png")
             write_picture(place / names[-1], Image.fromarray(np.ascontiguousarray(shot.picture)))
             shots.append(shot)
         truths.append(_truth_of(names, shots))
+    if folder.kind == "strangers":
+        for name, shot in guests:
+            write_picture(place / f"stranger-{name}.png", Image.fromarray(shot.picture))
+    return truths
+
+
+def _guests(folder: Folder, rng: np.random.Generator, cache: Path) -> list[tuple[str, Shot]]:
+    """A photo each of a few other sets, with the names of these."""
+    guests = []
     for photos in [folder.others[k] for k in rng.permutation(len(folder.others))[:STRANGERS]]:
         truth = photos.truth()
-        shot = _reduced(photos, truth, int(rng.integers(len(truth.names))), folder.side_px, place.parent)
-        write_picture(place / f"stranger-{photos.name}.png", Image.fromarray(shot.picture))
-    return truths
+        n = int(rng.integers(len(truth.names)))
+        guests.append((photos.name, _reduced(photos, truth, n, folder.side_px, cache)))
+    return guests
 
 
 def _reduced(photos: PhotoSet, truth: GroundTruth, n: int, side_px: int, cache: Path) -> Shot:

@@ -110,7 +110,9 @@ def stress(
     data: Path,
     json: Path | None = None,
     sets: tuple[str, ...] = (),
-    kinds: tuple[Literal["few", "mixture", "strangers", "turned", "zoomed", "cropped", "darkened"], ...] = (
+    kinds: tuple[
+        Literal["few", "mixture", "strangers", "turned", "zoomed", "cropped", "darkened", "turntable"], ...
+    ] = (
         "few",
         "mixture",
         "strangers",
@@ -126,7 +128,7 @@ def stress(
     out: Path = Path("bench-out/stress"),
     threads: int | None = None,
 ) -> None:
-    """Folders with exact truth made for the weak places: few photos, two sets mixed, strangers, turned, zoomed, dark.
+    """Folders with exact truth made for the weak places: few photos, two sets mixed, strangers, turned photos.
 
     Args:
         data: Folder of sets, each with images/ and gt.json.
