@@ -41,7 +41,7 @@ def test_damage_is_as_announced_and_repeatable() -> None:
 def test_regimes_can_be_unrefined() -> None:
     assert regime("strict", 3).solver.hypotheses == "cold" and regime("strict", 3).seed == 3
     assert not regime("default unrefined", 0).refine.enabled and regime("default", 0).refine.enabled
-    with pytest.raises(InputError, match="no regime"):
+    with pytest.raises(InputError, match="no preset"):
         regime("lax", 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,11 @@ def test_every_experiment_has_figures_to_stand_beside(name: str) -> None:
         keys = [json.dumps(dict(row.settings), sort_keys=True) for row in plan]
         assert len(set(keys)) == len(keys), "two rows have the same settings"
         assert all("seed" in row.settings for row in plan)
+
+
+def test_rows_that_share_a_process_survive_a_crash_among_them(tmp_path: Path) -> None:
+    shared = replace(toy(tmp_path / "log", (2, 4, 5)), fresh=False)
+    rows = run(shared, tmp_path, RunOptions())
+    assert [row.get("square") for row in rows] == [4, None, 25]
+    late = run(toy(tmp_path / "log", (6,)), tmp_path, RunOptions(), until=0.0)
+    assert late == []  # no row begins after that moment

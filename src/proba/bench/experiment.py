@@ -19,7 +19,7 @@ Setting = str | int | float | bool | None
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One computation. It runs in a process of its own, so that its peak memory is its own and so is a crash."""
+    """One computation. It runs in another process, so that a crash is its own; see `Experiment.fresh`."""
 
     settings: Mapping[str, Setting]
     """What tells this row from all others, the seed among it; a file that holds these settings has the row."""
@@ -60,6 +60,8 @@ class RunOptions:
     """Only sets whose name holds one of these, instead of the experiment's own choice."""
     seeds: Sequence[int] = ()
     """Seeds instead of the experiment's own."""
+    large: bool = True
+    """Also the sets that take many minutes; `make results` does them last."""
     cache: Path = Path("bench-out/cache")
     """Matches and databases are kept here."""
     threads: int = 1
@@ -97,6 +99,8 @@ class Experiment:
     """Markdown of finished rows: settings and results in one dictionary; `error` in one that failed."""
     draw: Callable[[list[dict], Path], None]
     """Writes a PNG of the rows that have no error."""
+    fresh: bool = True
+    """Every row in a process of its own. Off: rows share one, which saves seconds where memory is not measured."""
     caption: str = ""
     """What the picture shows."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proba.bench.experiment import RunOptions
 from proba.bench.photo_sets import PhotoSet
-from proba.errors import InputError, ProbaError
+from proba.errors import ProbaError
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth
@@ -18,33 +18,25 @@ from proba.io.matches_h5 import load_matches
 from proba.matches import Matches
 from proba.matching import MatchOptions, match_folder
 from proba.pipeline import SolveOptions, solve_matches
-from proba.solver import SolverOptions
+from proba.presets import preset
 from proba.synthetic import make_scene, scene_matches
 from proba.threads import set_threads
 
-STRICT, DEFAULT = "strict", "default"
+STRICT, DEFAULT, PAPER = "strict", "default", "paper"
+"""Presets that most experiments compare."""
 UNREFINED = " unrefined"
 SMALL = {"n_images": 12, "grid": 32}
 """Synthetic scenes of the experiments with many rows."""
 
 
 def regime(name: str, seed: int) -> SolveOptions:
-    """Settings by the name that tables use.
+    """Settings by the name that tables use: that of a preset (`paper`, `strict`, `default`, a step between them).
 
-    strict: the paper's start, 45 degrees and its mirror world, with our schedules and refinement. default: what users
-    get. With "unrefined" behind it: what the solver leaves, before the refinement.
+    With "unrefined" behind it: what the solver leaves, before the refinement.
     """
     base = name.removesuffix(UNREFINED)
-    if base not in REGIMES:
-        raise InputError(f"there is no regime {name}; there are {', '.join(REGIMES)}, each also{UNREFINED}")
-    options = replace(REGIMES[base], seed=seed)
+    options = replace(preset(base), seed=seed)
     return replace(options, refine=replace(options.refine, enabled=False)) if base != name else options
-
-
-REGIMES: dict[str, SolveOptions] = {
-    STRICT: SolveOptions(solver=SolverOptions(hypotheses="cold")),
-    DEFAULT: SolveOptions(),
-}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from proba.bench.experiment import RunOptions
@@ -38,9 +39,11 @@ def make_results(
     for name in only or EXPERIMENTS:
         experiment = load_experiment(name)
         if minutes:
-            run(experiment, out, options, until=until)
+            run(experiment, out, replace(options, large=False), until=until)
         else:
             write_page(experiment, wanted_rows(experiment, out, options), out)
+    if minutes and "aggregate" in (only or EXPERIMENTS):
+        run(load_experiment("aggregate"), out, options, until=until)
     write_results(out, page_file, options)
     for file in filled:
         fill_blocks(file, out, options)

@@ -42,7 +42,7 @@ def run(
 
     stored = [row for row in load_rows(file) if not (retry and "error" in row)]
     say = lambda row: print(f"{experiment.name}: {one_line(row)}", flush=True)
-    rows = compute(plan, stored, save, say=say, until=until)
+    rows = compute(plan, stored, save, say=say, until=until, fresh=experiment.fresh)
     write_page(experiment, rows, out)
     return rows
 
@@ -73,6 +73,7 @@ def compute(
     *,
     say: Callable[[dict], None],
     until: float = float("inf"),
+    fresh: bool = True,
 ) -> list[dict]:
     """The rows of a plan: those already stored, and the others as they are computed, each saved at once.
 
@@ -80,16 +81,17 @@ def compute(
     they are not returned. Rows that would begin after `until` are left out.
     """
     every, result = list(stored), []
-    for wanted in plan:
-        found = next((row for row in every if holds(row, wanted.settings)), None)
-        if found is None:
-            if time.monotonic() > until:
-                continue
-            found = {**wanted.settings, **apart(wanted.work, *wanted.arguments)}
-            every.append(found)
-            save(every)
-            say(found)
-        result.append(found)
+    with Worker(fresh=fresh) as worker:
+        for wanted in plan:
+            found = next((row for row in every if holds(row, wanted.settings)), None)
+            if found is None:
+                if time.monotonic() > until:
+                    continue
+                found = {**wanted.settings, **worker.result_of(wanted)}
+                every.append(found)
+                save(every)
+                say(found)
+            result.append(found)
     return result
 
 
@@ -116,15 +118,37 @@ def holds(row: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
     return all(key in row and row[key] == value for key, value in settings.items())
 
 
-def apart(work: Callable[..., dict], *arguments: Any) -> dict:
-    """Run in a fresh process; what goes wrong becomes part of the result."""
-    begin = time.perf_counter()
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+class Worker:
+    """Another process that computes rows: a new one for each row if `fresh`, else a new one after a crash."""
+
+    def __init__(self, *, fresh: bool):
+        self.fresh = fresh
+        self.pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def result_of(self, row: Row) -> dict:
+        """What a row gives; what goes wrong becomes part of it."""
+        begin = time.perf_counter()
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
         try:
-            result = pool.submit(_measured, work, arguments).result()
+            result = self.pool.submit(_measured, row.work, row.arguments).result()
         except Exception as error:
             result = {"error": f"{type(error).__name__}: {error}"}
-    return {**result, "wall_s": round(time.perf_counter() - begin, 2)}
+            self._stop()
+        if self.fresh:
+            self._stop()
+        return {**result, "wall_s": round(time.perf_counter() - begin, 2)}
+
+    def _stop(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown()
+            self.pool = None
 
 
 def _measured(work: Callable[..., dict], arguments: tuple) -> dict:

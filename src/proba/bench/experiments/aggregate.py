@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proba.bench.charts import bars
 from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, cell, grouped, mean_score, score, table
-from proba.bench.measure import DEFAULT, STRICT, UNREFINED
+from proba.bench.measure import DEFAULT, PAPER, STRICT, UNREFINED
 from proba.bench.methods import COLMAP, MAPPERS, PROBA, method_rows
 
 LARGE = ("mip360_bonsai",)
@@ -20,8 +20,9 @@ HEADER = ("method", "sets", *(f"{name}@{x}" for name in ("RRA", "RTA") for x in 
 def plan(options: RunOptions) -> list[Row]:
     """Every set with the default regime from several seeds; the others and COLMAP from the first."""
     found = [photos for photos in options.photo_sets() if options.sets or not _is(photos.name, LEFT_OUT)]
+    found = [photos for photos in found if options.large or not _is(photos.name, LARGE)]
     seeds = options.seeds_or((0, 1))
-    others = (STRICT,) if options.quick else (STRICT, STRICT + UNREFINED, DEFAULT + UNREFINED)
+    others = (STRICT,) if options.quick else (PAPER, STRICT, STRICT + UNREFINED, DEFAULT + UNREFINED)
     rows: list[Row] = []
     last: list[Row] = []
     for photos in found:

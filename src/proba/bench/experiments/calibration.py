@@ -172,5 +172,6 @@ three axes, although depth is less sure than the others, so its shares can only 
     plan=plan,
     tables=tables,
     draw=draw,
+    fresh=False,
     caption="Share of errors within one and two reported standard deviations",
 )

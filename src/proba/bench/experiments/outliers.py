@@ -72,5 +72,6 @@ verified before the solve, and photos are not looked at.""",
     plan=plan,
     tables=tables,
     draw=draw,
+    fresh=False,
     caption="Accuracy against the share of gross outliers",
 )
