@@ -5,12 +5,14 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from proba import memory
+from proba.dense.fusion import nearest_images
 from proba.errors import InputError
 from proba.graph import build_view_graphs
 from proba.matches import ImageInfo, Matches, PairMatches
@@ -18,7 +20,9 @@ from proba.matching import PairOptions
 from proba.matching.pairs import likely_pairs, most_alike
 from proba.matching.triplets import triplet_cycles
 from proba.memory import GB, Budget, allowed_bytes, available_bytes, peak_rss_mb, require, set_memory
+from proba.reconstruction import Edge
 from proba.refine.normal_equations import require_memory
+from proba.report.facts import PairFacts, cuts
 
 MANY = 10_000  # photos: an array of all pairs has 800 MB
 
@@ -95,6 +99,29 @@ def test_a_view_graph_of_many_photos_needs_no_array_of_all_pairs():
 def test_triplets_of_many_photos_need_no_array_of_all_pairs():
     matches = row_of_photos(MANY, 2)
     assert peak_mb(lambda: triplet_cycles(matches)) < 100
+
+
+def test_cuts_of_many_photos_need_no_array_of_all_pairs():
+    names = [str(k) for k in range(3000)]
+    facts = {"matches": 40, "weight": 1.0, "explainable": 1.0, "explained": 1.0, "median_px": 1.0, "agreeing": 40}
+    edges = [PairFacts(i=i, j=j, **facts) for i, j in pairwise(names)]
+    assert peak_mb(lambda: cuts(names, edges)) < 10
+
+
+class RowOfImages(SimpleNamespace):
+    """The part of a reconstruction that says which images are neighbours."""
+
+    def __len__(self) -> int:
+        return len(self.image_names)
+
+
+def test_neighbours_of_many_photos_need_no_array_of_all_pairs():
+    names = [str(k) for k in range(3000)]
+    facts = {"weight": 1.0, "explainable": 1.0, "explained": 1.0}
+    edges = [Edge(i=i, j=j, matches=5 + k, **facts) for k, (i, j) in enumerate(pairwise(names))]
+    row = RowOfImages(image_names=names, edges=edges, points=None)
+    assert peak_mb(lambda: nearest_images(row, 8)) < 10
+    assert nearest_images(row, 8)[:2] == [[1], [2, 0]] and nearest_images(row, 1)[1] == [2]
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The numbers of the report against scenes and graphs whose numbers are known."""
 
+import networkx
 import numpy as np
 import pytest
 
@@ -102,3 +103,33 @@ def test_contradictions_across_a_cut():
     assert worst.contradicting == pytest.approx(0.75) and len(worst.group) == 3
     # All but three quarters of one pair's 40 matches agree; a pair counts for its matches.
     assert explained_share(edges) == pytest.approx(1 - 30 / 1240)
+
+
+def test_the_cuts_of_a_graph_at_random_are_the_branches_of_its_spanning_tree():
+    rng = np.random.default_rng(3)
+    names = [f"{k:02d}" for k in range(20)]
+    graph = networkx.Graph()
+    pairs = {(k, int(rng.integers(k))) for k in range(1, 18)} | {tuple(rng.choice(18, 2, False)) for _ in range(30)}
+    for i, j in pairs:  # 18 and 19 have no pair at all
+        graph.add_edge(names[i], names[j], agreeing=int(rng.integers(1, 10**6)))
+    edges = [edge(i, j, data["agreeing"], rng.uniform()) for i, j, data in graph.edges(data=True)]
+    tree = networkx.maximum_spanning_tree(graph, "agreeing")
+    sides = [{name} for name in names]
+    for i, j in list(tree.edges):
+        tree.remove_edge(i, j)
+        halves = [set(networkx.node_connected_component(tree, end)) for end in (i, j)]
+        sides += [half for half in halves if names[0] not in half]
+        tree.add_edge(i, j)
+
+    def expected(side):
+        across = [e for e in edges if (e.i in side) != (e.j in side)]
+        against = sum(e.votes * (1 - e.explained_part) for e in across) / max(sum(e.votes for e in across), 1e-9)
+        return len(across), sum(e.agreeing for e in across), pytest.approx(against)
+
+    found = cuts(names, edges)
+    assert {frozenset(cut.group) for cut in found} == {
+        frozenset(side if 2 * len(side) <= 20 else set(names) - side) for side in sides
+    }
+    for cut in found:
+        assert (cut.pairs, cut.agreeing, cut.contradicting) == expected(set(cut.group))
+        assert cut.others == 20 - len(cut.group) and cut.group == sorted(cut.group)

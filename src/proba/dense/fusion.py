@@ -34,7 +34,7 @@ class CloudOptions:
 def dense_cloud(reconstruction: Reconstruction, photos: Path, options: CloudOptions | None = None) -> Cloud:
     """Samples of every depth map that are sure and that neighbouring images confirm, coloured from the photos."""
     options = options or CloudOptions()
-    neighbours = _neighbours(reconstruction, options.max_neighbours)
+    neighbours = nearest_images(reconstruction, options.max_neighbours)
     parts = []
     for n, name in enumerate(reconstruction.image_names):
         xy, xyz, sigma, normals = _lift(reconstruction, n, options)
@@ -92,20 +92,26 @@ def _confirmed(
     return (agreeing >= options.min_agreeing) & (agreeing > seen_through)
 
 
-def _neighbours(reconstruction: Reconstruction, limit: int) -> list[list[int]]:
+def nearest_images(reconstruction: Reconstruction, limit: int) -> list[list[int]]:
     """Images that share matches with each, most first; from shared points where the edges are not known."""
-    n_images = len(reconstruction)
-    shared = np.zeros((n_images, n_images))
+    n_images, points = len(reconstruction), reconstruction.points
     index = {name: n for n, name in enumerate(reconstruction.image_names)}
-    for edge in reconstruction.edges:
-        i, j = index.get(edge.i), index.get(edge.j)
-        if i is not None and j is not None:
-            shared[i, j] = shared[j, i] = edge.matches
-    if not shared.any():
-        points = reconstruction.points
+    known = [
+        (index[edge.i], index[edge.j], edge.matches)
+        for edge in reconstruction.edges
+        if edge.i in index and edge.j in index and edge.matches
+    ]
+    if known:
+        i, j, matches = np.array(known).T  # [E] each
+        shared = csr_matrix((np.tile(matches, 2), (np.append(i, j), np.append(j, i))), (n_images, n_images))
+    else:
         ones = np.ones(len(points.obs_image))
         sees = csr_matrix((ones, (points.obs_image, points.obs_point)), (n_images, len(points.xyz)))
-        shared = (sees @ sees.T).toarray()
-        np.fill_diagonal(shared, 0)
-    order = np.argsort(-shared, axis=1, kind="stable")[:, :limit]
-    return [[int(j) for j in row if shared[n, j] > 0] for n, row in enumerate(order)]
+        shared = csr_matrix(sees @ sees.T)
+    found = []
+    for n in range(n_images):
+        row = slice(shared.indptr[n], shared.indptr[n + 1])
+        others, counts = shared.indices[row], shared.data[row]
+        ranked = others[np.lexsort((others, -counts))]
+        found.append(ranked[ranked != n][:limit].tolist())
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -138,16 +138,29 @@ def pair_of(matches: Matches, i: int, j: int) -> PairMatches:
 class Cut:
     """A group of images, and what speaks for and against its place among the others."""
 
-    group: list[str]
-    """The smaller side."""
-    others: int
-    """Number of images on the larger side."""
     pairs: int
     """Pairs across with agreeing matches."""
     agreeing: int
     """Matches across that agree with the reconstruction."""
     contradicting: float
     """Share of the matches across that two-view geometry can explain but the reconstruction does not."""
+    names: list[str] = field(repr=False)
+    """All images."""
+    side: np.ndarray = field(repr=False)  # a view of what all cuts share
+    """One side, as numbers of images."""
+
+    @property
+    def group(self) -> list[str]:
+        """The smaller side."""
+        members = np.sort(self.side)
+        if 2 * len(members) > len(self.names):
+            members = np.setdiff1d(np.arange(len(self.names)), members)
+        return [self.names[k] for k in members]
+
+    @property
+    def others(self) -> int:
+        """Number of images on the larger side."""
+        return max(len(self.side), len(self.names) - len(self.side))
 
 
 def cuts(names: list[str], edges: list[PairFacts]) -> list[Cut]:
@@ -156,22 +169,23 @@ def cuts(names: list[str], edges: list[PairFacts]) -> list[Cut]:
     Among the latter are all bridges: an edge without which the graph falls apart is in every spanning tree.
     """
     index = {name: k for k, name in enumerate(names)}
-    n = len(names)
     ends = np.array([[index[edge.i], index[edge.j]] for edge in edges], np.int64).reshape(-1, 2)  # [E, 2]
     agreeing = np.array([edge.agreeing for edge in edges], np.int64)  # [E]
     weight = np.array([edge.votes for edge in edges])  # [E]
-    explained = np.array([edge.explained_part for edge in edges])  # [E]
+    against = weight * (1 - np.array([edge.explained_part for edge in edges]))  # [E]
+    order, branches = _branches(len(names), ends, agreeing)
+    place = np.argsort(order)  # [N]
+    begins, finishes = place[ends].T  # [E] each
     found = []
-    for side in _sides(n, ends, agreeing):
-        across = side[ends[:, 0]] != side[ends[:, 1]]  # [E]
-        small = side if side.sum() * 2 <= n else ~side
+    for begin, end in [*((k, k + 1) for k in place), *branches]:
+        across = ((begins >= begin) & (begins < end)) != ((finishes >= begin) & (finishes < end))  # [E]
         found.append(
             Cut(
-                group=[names[k] for k in np.flatnonzero(small)],
-                others=n - int(small.sum()),
                 pairs=int((across & (agreeing > 0)).sum()),
                 agreeing=int(agreeing[across].sum()),
-                contradicting=float((weight * (1 - explained))[across].sum() / max(weight[across].sum(), 1e-9)),
+                contradicting=float(against[across].sum() / max(weight[across].sum(), 1e-9)),
+                names=names,
+                side=order[begin:end],
             )
         )
     return found
@@ -184,13 +198,22 @@ def explained_share(edges: list[PairFacts]) -> float:
     return float((weight * explained).sum() / max(weight.sum(), 1e-9))
 
 
-def _sides(n: int, ends: np.ndarray, agreeing: np.ndarray) -> list[np.ndarray]:
-    """Groups of images [N] bool, each once."""
+def _branches(n: int, ends: np.ndarray, agreeing: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """The images [N] in an order in which every branch of the spanning tree is a range, and the ranges of two or more.
+
+    So N sides take no more memory than one.
+    """
     # Costs fall with the count and stay above zero, which a sparse matrix takes for "no edge".
     cost = csr_matrix((1 / (1.0 + agreeing), (ends[:, 0], ends[:, 1])), (n, n))
-    order, parent = breadth_first_order(minimum_spanning_tree(cost), 0, directed=False)
-    below = np.eye(n, dtype=bool)  # [N, N], row: an image and all that hang on it
-    for k in order[:0:-1]:
-        below[parent[k]] |= below[k]
-    unique = {side.tobytes(): side for side in [*np.eye(n, dtype=bool), *below[order[1:]]]}
-    return list(unique.values())
+    reached, parent = breadth_first_order(minimum_spanning_tree(cost), 0, directed=False)
+    size = np.ones(n, np.int64)  # of an image and all that hang on it
+    for k in reached[:0:-1]:
+        size[parent[k]] += size[k]
+    begin, free = np.zeros(n, np.int64), np.ones(n, np.int64)  # where a branch begins, and its next free place
+    for k in reached[1:]:
+        begin[k] = free[parent[k]]
+        free[parent[k]] += size[k]
+        free[k] = begin[k] + 1
+    apart = np.setdiff1d(np.arange(n), reached)
+    begin[apart] = len(reached) + np.arange(len(apart))
+    return np.argsort(begin), [(int(begin[k]), int(begin[k] + size[k])) for k in reached[1:] if size[k] > 1]
