@@ -1,16 +1,14 @@
 """The solver as a whole: convergence on a small scene, determinism, resuming, guards."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from killing import SERVER
 
 from proba.cameras import CameraOptions, CameraSetup, make_setup
 from proba.errors import GeometryError, InputError
@@ -20,6 +18,7 @@ from proba.io.npz import read_npz, write_npz
 from proba.matches import Matches
 from proba.solver import Solver, SolverOptions, make_problem, solve_graph
 from proba.synthetic import make_scene, scene_matches
+from proba.threads import set_threads
 
 QUICK = SolverOptions(iterations=150, start_fov_deg=(40.0, 60.0), two_view_world=False, keep=((0.5, 2),))
 
@@ -153,46 +152,32 @@ def finished(small, tmp_path_factory):
     return path
 
 
-KILLED = """
-import sys
-from dataclasses import replace
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from test_solver_loop import QUICK, run, scene_pair
-options = replace(QUICK, iterations=300, checkpoint_seconds=0.0)
-solver = run(scene_pair(), options, checkpoint=Path({path!r}), resume=True)
-import numpy as np
-np.savez({out!r}, **{{k: v.numpy() for k, v in solver.worlds.arrays().items()}})
-"""
-
-
-def scene_pair():
+def solve_on(checkpoint: Path) -> Solver:
+    """Go on with a solve that writes a checkpoint after every step, or begin it; on one thread, as others do."""
     scene = make_scene("object", n_images=7, seed=0, fov_deg=55.0)
     matches = scene_matches(scene, grid=24, outliers=0.1, min_matches=20)
     graphs, _ = build_view_graphs(matches, GraphOptions(min_matches=10))
-    return matches, graphs[0]
+    set_threads(1)
+    try:
+        return run(
+            (matches, graphs[0]),
+            replace(QUICK, iterations=300, checkpoint_seconds=0.0),
+            checkpoint=checkpoint,
+            resume=True,
+        )
+    finally:
+        set_threads(None)
 
 
 def test_killed_run_resumes_to_the_bits_of_an_unbroken_one(tmp_path):
-    rng = np.random.default_rng()
-    results = []
-    for name, kills in (("whole", 0), ("broken", 1)):
-        checkpoint, out = tmp_path / f"{name}.npz", tmp_path / f"{name}-result.npz"
-        code = KILLED.format(tests=os.path.dirname(__file__), path=str(checkpoint), out=str(out))
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-        for _ in range(kills):
-            process = subprocess.Popen([sys.executable, "-c", code], env=environment)
-            deadline = time.monotonic() + 120
-            while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.05)
-            time.sleep(rng.uniform(0, 0.5))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-        with np.load(out) as file:
-            results.append({key: file[key] for key in file.files})
-    for key, value in results[0].items():
-        np.testing.assert_array_equal(value, results[1][key], err_msg=key)
+    process = SERVER.Process(target=solve_on, args=(tmp_path / "broken.npz",))
+    process.start()
+    while not (tmp_path / "broken.npz").exists() and process.is_alive():
+        time.sleep(0.01)
+    time.sleep(np.random.default_rng().uniform(0, 0.5))
+    process.kill()
+    process.join()
+    assert same(solve_on(tmp_path / "broken.npz"), solve_on(tmp_path / "whole.npz"))
 
 
 def test_a_world_that_leaves_the_numbers_is_dropped_and_all_of_them_is_an_error(small):

@@ -1,4 +1,4 @@
-"""Commands in processes of their own that can be killed.
+"""Work in processes of their own that can be killed.
 
 They are forked from a server that has loaded the libraries, so that a moment at random falls into the work and not into
 the seconds before it.
