@@ -21,12 +21,12 @@ PAPER_STEP = 2e-3
 
 @dataclass(frozen=True, kw_only=True)
 class SolveOptions:
-    """Settings of all stages after matching."""
+    """Settings of all stages after matching. `preset` is only a name here: `proba.preset(NAME)` makes its settings."""
 
     preset: str = DEFAULT
-    """Name of what all settings begin as: default, strict, paper (docs/paper.md). In Python: `preset(NAME)`."""
+    """What all settings begin as: default, strict, paper."""
     seed: int = 0
-    """Seed of everything random. Same seed and threads: same result, bit for bit."""
+    """Seed of everything random. Same seed and threads: same bits."""
     cameras: CameraOptions = field(default_factory=CameraOptions)
     """What is known or assumed of the cameras."""
     graph: GraphOptions = field(default_factory=GraphOptions)
