@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from proba.bench.experiment import RunOptions
 from proba.bench.experiments import EXPERIMENTS, aggregate, calibration, load_experiment, noise, outliers
 from proba.bench.measure import Source, regime
 from proba.bench.results_page import fill_blocks, make_results
-from proba.bench.runner import run
 from proba.errors import InputError
 from proba.io.reading import read_json
 from proba.synthetic import make_scene, scene_matches
@@ -125,9 +123,10 @@ def test_the_page_is_made_from_rows_and_says_what_is_missing(toy_data: Path, tmp
     out, page, readme = tmp_path / "out", tmp_path / "docs" / "results.md", tmp_path / "README.md"
     experiment = load_experiment("aggregate")
     planned = experiment.plan(options)
-    ready = replace(experiment, plan=lambda _: [replace(r, work=fake, arguments=(dict(r.settings),)) for r in planned])
-    run(ready, out, options)
-    readme.write_text("before\n<!-- results: by-set -->\nold\n<!-- end of results -->\nafter\n")
+    out.mkdir()
+    rows = [{**row.settings, **fake(dict(row.settings))} for row in planned]
+    (out / "aggregate.json").write_text(json.dumps({"rows": rows}))
+    readme.write_text("before\n<!-- results: by-set -->\nstale\n<!-- end of results -->\nafter\n")
     page.parent.mkdir()
     make_results(out, page, [readme], options, only=(), minutes=0)
     text = page.read_text()
@@ -138,11 +137,18 @@ def test_the_page_is_made_from_rows_and_says_what_is_missing(toy_data: Path, tmp
     )
     assert "](images/results/aggregate.png)" in text and (tmp_path / "docs/images/results/aggregate.png").is_file()
     filled = readme.read_text()
-    assert filled.startswith("before\n") and filled.endswith("after\n") and "old" not in filled and "| toy |" in filled
-    fill_blocks(readme, out, options)
+    assert (
+        filled.startswith("before\n") and filled.endswith("after\n") and "stale" not in filled and "| toy |" in filled
+    )
+    assert "[All results](docs/results.md)" in filled
+    fill_blocks(readme, page, out, options)
     assert readme.read_text() == filled  # filling again changes nothing
     assert len(read_json(out / "aggregate.json")["rows"]) == len(planned)
-    json.dumps(read_json(out / "aggregate.json"))
+    stored = read_json(out / "aggregate.json")
+    (out / "aggregate.json").write_text(json.dumps({**stored, "rows": stored["rows"][1:]}))
+    readme.write_text("<!-- results: by-set -->\nstale\n<!-- end of results -->\n")
+    fill_blocks(readme, page, out, options)
+    assert "stale" in readme.read_text()  # half a table does not replace a whole one
 
 
 def test_unknown_experiments_are_refused(tmp_path: Path) -> None:

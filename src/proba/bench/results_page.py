@@ -6,6 +6,7 @@ filled from the same rows.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -13,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from proba._version import __version__
 from proba.bench.experiment import RunOptions
 from proba.bench.experiments import EXPERIMENTS, load_experiment
 from proba.bench.experiments.aggregate import by_dataset, by_set
-from proba.bench.runner import machine, page, run, wanted_rows, write_page
+from proba.bench.runner import holds, machine, page, run, wanted_rows, write_page
 from proba.errors import InputError
 from proba.io.atomic import atomic_file, atomic_write_text
 
@@ -46,7 +48,7 @@ def make_results(
         run(load_experiment("aggregate"), out, options, until=until)
     write_results(out, page_file, options)
     for file in filled:
-        fill_blocks(file, out, options)
+        fill_blocks(file, page_file, out, options)
 
 
 def write_results(out: Path, page_file: Path, options: RunOptions) -> None:
@@ -90,18 +92,29 @@ Versions: ProBA {here["proba"]}, Python {here["python"]}, {libraries}.
 {missing}"""
 
 
-def fill_blocks(file: Path, out: Path, options: RunOptions) -> None:
-    """Fill the marked blocks of a page: `<!-- results: by-set -->` to `<!-- end of results -->`."""
+def fill_blocks(file: Path, page_file: Path, out: Path, options: RunOptions) -> None:
+    """Fill the marked blocks of a page: `<!-- results: by-set -->` to `<!-- end of results -->`.
+
+    A page keeps what it has until every row of its table is there, but for the large sets.
+    """
     experiment = load_experiment("aggregate")
     rows = wanted_rows(experiment, out, options)
-    if not rows:
-        return  # without photos the page keeps what it has
+    needed = experiment.plan(replace(options, large=False))
+    if not needed or not all(any(holds(row, one.settings) for row in rows) for one in needed):
+        print(f"{file} keeps its table: not all rows of {experiment.name} are there")
+        return
+    link = os.path.relpath(page_file, file.parent).replace(os.sep, "/")
+    intro = (
+        f"`make results`, version {__version__}: public sets with ground truth, intrinsics never told, "
+        f"{options.threads} threads, no GPU. AUC@x: area under the recall curve of the pose error up to x degrees, all "
+        f"image pairs, in percent. [All results]({link}).\n\n"
+    )
     makers = {"by-set": by_set, "by-dataset": by_dataset}
     text = file.read_text(encoding="utf-8")
 
     def filled(found: re.Match[str]) -> str:
         if found[2] not in makers:
             raise InputError(f"{file} has a block {found[2]}; there are {', '.join(makers)}")
-        return f"{found[1]}{makers[found[2]](rows)}{found[3]}"
+        return f"{found[1]}{intro}{makers[found[2]](rows)}{found[3]}"
 
     atomic_write_text(file, BLOCK.sub(filled, text))
