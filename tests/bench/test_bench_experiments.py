@@ -130,7 +130,7 @@ def test_the_page_is_made_from_rows_and_says_what_is_missing(toy_data: Path, tmp
     page.parent.mkdir()
     make_results(out, page, [readme], options, only=(), minutes=0)
     text = page.read_text()
-    assert "Machine:" in text and "numpy" in text and "## Not run" in text
+    assert "Machine:" in text and "numpy" in text and "## Not run, or not whole" in text
     assert all(f"`proba bench {name}`" in text for name in EXPERIMENTS)
     assert (
         "| toy: proba default | 1 | 89.5 |" in text and "*Quoted, not measured here* (the paper, Table 1, DTU)" in text

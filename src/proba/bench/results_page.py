@@ -37,18 +37,27 @@ def make_results(
     unknown = set(only) - set(EXPERIMENTS)
     if unknown:
         raise InputError(f"there is no experiment {', '.join(sorted(unknown))}; there are {', '.join(EXPERIMENTS)}")
-    until = time.monotonic() + 60 * minutes
-    for name in only or EXPERIMENTS:
+    chosen = list(only or EXPERIMENTS)
+    if minutes:
+        _compute(chosen, out, options, time.monotonic() + 60 * minutes)
+    for name in chosen:
         experiment = load_experiment(name)
-        if minutes:
-            run(experiment, out, replace(options, large=False), until=until)
-        else:
-            write_page(experiment, wanted_rows(experiment, out, options), out)
-    if minutes and "aggregate" in (only or EXPERIMENTS):
-        run(load_experiment("aggregate"), out, options, until=until)
+        write_page(experiment, wanted_rows(experiment, out, options), out)
     write_results(out, page_file, options)
     for file in filled:
         fill_blocks(file, page_file, out, options)
+
+
+def _compute(names: Sequence[str], out: Path, options: RunOptions, until: float) -> None:
+    """First an equal part of the time for each experiment, so that none is left out; then what is missing, by name;
+    the large sets last."""
+    small = replace(options, large=False)
+    for k, name in enumerate(names):
+        part = (until - time.monotonic()) / (len(names) - k)
+        run(load_experiment(name), out, small, until=time.monotonic() + part)
+    for later in (small, options):
+        for name in names:
+            run(load_experiment(name), out, later, until=until)
 
 
 def write_results(out: Path, page_file: Path, options: RunOptions) -> None:
@@ -60,7 +69,7 @@ def write_results(out: Path, page_file: Path, options: RunOptions) -> None:
         experiment = load_experiment(name)
         rows, total = wanted_rows(experiment, out, options), len(experiment.plan(options))
         if len(rows) < total or not total:
-            reason = "no photo sets (`--data`)" if not total else f"{len(rows)} of {total} rows"
+            reason = f"{len(rows)} of {total} rows were computed" if total else "it needs photo sets (`--data`)"
             gaps.append(f"- {experiment.title} (`proba bench {name}`): {reason}")
         picture = out / f"{name}.png"
         shown = bool(rows) and picture.is_file()
@@ -77,13 +86,13 @@ def head(options: RunOptions, gaps: Sequence[str]) -> str:
     """Title, machine, versions, how it was made, and what is missing."""
     here = machine(options.threads)
     libraries = ", ".join(f"{name} {found}" for name, found in here["libraries"].items() if found)
-    missing = "\n## Not run\n" + "\n".join(gaps) + "\n" if gaps else ""
+    missing = "\n## Not run, or not whole\n" + "\n".join(gaps) + "\n" if gaps else ""
     return f"""# Results
 
 Made by `make results` (`proba bench results`), which runs the small version of every experiment and writes this page;
 no number on it is typed by hand. Each section names its own command; without `--quick` that runs the full version.
-Figures marked as quoted are printed elsewhere and were not measured here. Seeds are in the tables or are the first of
-0, 1, 2; {"the small version" if options.quick else "the full version"}.
+Figures marked as quoted are printed elsewhere and were not measured here.
+This is the {"small" if options.quick else "full"} version.
 
 Machine: {here["processor"]}, {here["threads"]} threads, {here["system"]}, no GPU. Other programs may have run at the
 same time, so seconds compare methods with each other rather than with other machines.

@@ -167,8 +167,10 @@ def write_page(experiment: Experiment, rows: list[dict], out: Path) -> None:
 
 def page(experiment: Experiment, rows: list[dict], picture: str | None) -> str:
     """The section of an experiment in Markdown, its heading on the second level."""
-    parts = [f"## {experiment.title}\n\n`proba bench {experiment.name}`\n\n{experiment.about.strip()}\n"]
-    parts.append(experiment.tables(rows) if rows else "Nothing was run: there are no photo sets (`--data`).\n")
+    seeds = sorted({row["seed"] for row in rows})
+    told = f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})" if seeds else ""
+    parts = [f"## {experiment.title}\n\n`proba bench {experiment.name}`{told}\n\n{experiment.about.strip()}\n"]
+    parts.append(experiment.tables(rows) if rows else "Not run.\n")
     if picture:
         parts.append(f"![{experiment.caption or experiment.title}]({picture})\n")
     failed = [row for row in rows if "error" in row]
