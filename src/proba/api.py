@@ -67,6 +67,7 @@ def reconstruct(
     with _work_folder(folder) as work:
         begin, file = time.perf_counter(), work / "matches.h5"
         photos, match = _photos(Path(images), work / FRAMES, match, resume)
+        match = replace(match, graph_neighbours=match.graph_neighbours or options.graph.n_neig)
         require_memory(count_photos(photos))
         match_folder(photos, file, match, resume=resume, jobs=count, observer=match_observer)
         before = {"match": time.perf_counter() - begin}

@@ -51,6 +51,9 @@ class Matches:
     images: list[ImageInfo]
     pairs: dict[tuple[int, int], PairMatches] = field(default_factory=dict)
     """Keyed by image indices (i, j) with i < j."""
+    graph_counts: dict[tuple[int, int], int] | None = None
+    """How many matches another matcher, the one for the view graph, has found for each pair; None: there was none, and
+    the matches themselves are counted."""
 
     def __repr__(self) -> str:
         total = sum(len(pair.scores) for pair in self.pairs.values())
@@ -77,8 +80,22 @@ class Matches:
 
     def sparse_counts(self) -> csr_array:
         """The same for large sets: only the pairs that have matches are in memory."""
-        count = {pair: len(points.scores) for pair, points in self.pairs.items()}
-        return symmetric_counts({pair: number for pair, number in count.items() if number}, len(self.images))
+        return symmetric_counts(self.pair_counts(), len(self.images))
+
+    def pair_counts(self) -> dict[tuple[int, int], int]:
+        """Number of matches of the pairs that have some."""
+        return {pair: len(points.scores) for pair, points in self.pairs.items() if len(points.scores)}
+
+    def similarity_counts(self) -> csr_array:
+        """What the view graph is made from [N, N]: counts of the matcher for the graph, where pairs have matches."""
+        if self.graph_counts is None:
+            return self.sparse_counts()
+        count = {
+            pair: self.graph_counts[pair]
+            for pair, points in self.pairs.items()
+            if len(points.scores) and self.graph_counts.get(pair)
+        }
+        return symmetric_counts(count, len(self.images))
 
 
 def symmetric_counts(count: Mapping[tuple[int, int], int], n_images: int) -> csr_array:

@@ -119,6 +119,7 @@ def asked(monkeypatch):
 def test_run_asks_for_what_the_command_line_says(asked, tmp_path):
     words = (
         "--matcher sift --masks masks --weights w.pth --densify --pairs sequential --pairs-file pairs.txt "
+        "--graph-matcher loftr --match.graph-weights l.ckpt "
         "--match.pairs.window 4 --match.verify.min-inliers 20 --match.no-triplets --pair-filter os.path:join "
         "--seed 3 --share all --focal init --hypotheses cold --graph.n-neig 5 --solver.iterations 300 "
         "--solver.outlier-margin None --solver.keep 0.5 2 --solver.step-sizes.beta1 0.8 --longer 1 "
@@ -133,7 +134,7 @@ def test_run_asks_for_what_the_command_line_says(asked, tmp_path):
     assert match == MatchOptions(
         matcher="sift", masks=Path("masks"), weights=Path("w.pth"), densify=True, triplets=False,
         pairs=PairOptions(mode="sequential", file=Path("pairs.txt"), window=4), verify=VerifyOptions(min_inliers=20),
-        pair_filter=match.pair_filter,
+        pair_filter=match.pair_filter, graph_matcher="loftr", graph_weights=Path("l.ckpt"),
     )  # fmt: skip
     assert match.pair_filter.__name__ == "join"
     assert options == SolveOptions(

@@ -90,6 +90,8 @@ def describe(summary: MatchSummary) -> str:
     )
     if summary.subject_alone:
         text += "\nthe camera stood still: a background that does not move was left out"
+    if summary.graph_pairs:
+        text += f" (edges of a view graph from {summary.graph_pairs} pairs)"
     if summary.contradicted:
         names = ", ".join(f"{one} {other}" for one, other in summary.contradicted[:3])
         text += f"\n{len(summary.contradicted)} pairs dropped because third images contradict them, e.g. {names}"

@@ -30,6 +30,7 @@ SHORT = {
     "MatchOptions.matcher": "matcher",
     "MatchOptions.masks": "masks",
     "MatchOptions.weights": "weights",
+    "MatchOptions.graph_matcher": "graph-matcher",
     "MatchOptions.densify": "densify",
     "MatchOptions.pair_filter": "pair-filter",
     "PairOptions.mode": "pairs",

@@ -35,7 +35,7 @@ class ViewGraph:
 
 def build_view_graphs(matches: Matches, options: GraphOptions | None = None) -> tuple[list[ViewGraph], list[int]]:
     """One view graph for each connected piece, largest first, and the images that match no other image."""
-    counts = matches.sparse_counts()  # [N, N]
+    counts = matches.similarity_counts()  # [N, N]
     groups = components(counts)
     graphs = [
         _build_component(nodes, counts[nodes][:, nodes], options or GraphOptions())

@@ -4,7 +4,9 @@ h5: `name0/name1/{keypoints0, keypoints1, scores}`, a `/` inside an image name b
 puts integer coordinates at pixel centres (`center0`: it adds 0.5 when it fills a COLMAP database), so keypoints
 are stored that way and shifted by half a pixel here, the one place that converts. One more group, `.proba`,
 holds what hloc leaves out: dataset `images`, a JSON list of name, width, height, camera_key, focal_px, and the
-attributes `pixel_convention` and `version`.
+attributes `pixel_convention` and `version`. If one matcher made the view graph and another the matches, dataset
+`graph` is a JSON object: `matcher`, the name of the first, and `counts`, a list of two image numbers and how many
+matches it found for them.
 
 npz: `names` [N] str, `sizes` [N, 2] width and height, `pairs` [E, 2] image indices, `counts` [E], and the matches
 of all pairs one after the other in `points_i` [M, 2], `points_j` [M, 2] (pixels, first pixel centre at
@@ -16,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -32,6 +34,8 @@ from proba.io.reading import Allowance, parse_json, reading, whole_numbers
 from proba.matches import ImageInfo, Matches, PairMatches
 
 META_GROUP = ".proba"
+_GRAPH = "graph"
+MOST_COUNTED = 1 << 40
 HALF_PIXEL = np.float32(0.5)  # corner0.5 = center0 + 0.5
 DAMAGED = (
     "It is damaged, half-written or something else: run the matching again, e.g. `proba match IMAGES --out FILE`, or "
@@ -53,6 +57,8 @@ def save_matches(path: str | Path, matches: Matches) -> None:
         write_images(file, matches.images)
         for (i, j), pair in matches.pairs.items():
             write_pair(file, matches.images[i].name, matches.images[j].name, pair)
+        if matches.graph_counts is not None:
+            write_graph(file, "", matches.graph_counts)
 
 
 @contextmanager
@@ -104,6 +110,20 @@ def write_images(file: h5py.File, images: list[ImageInfo]) -> None:
     group["images"] = json.dumps([vars(image) for image in images])
 
 
+def write_graph(file: h5py.File, matcher: str, counts: Mapping[tuple[int, int], int]) -> None:
+    """Put into an open h5 file how many matches the matcher for the view graph has found."""
+    rows = [[i, j, count] for (i, j), count in sorted(counts.items())]
+    file.require_group(META_GROUP)[_GRAPH] = json.dumps({"matcher": matcher, "counts": rows})
+
+
+def read_graph(file: h5py.File, allowance: Allowance) -> tuple[str, list] | None:
+    """Name of the matcher for the view graph and its counts [[i, j, count], ...]; None if there was none."""
+    if META_GROUP not in file or _GRAPH not in file[META_GROUP]:
+        return None
+    found = parse_json(read_text(file[META_GROUP][_GRAPH], allowance))
+    return str(found["matcher"]), list(found["counts"])
+
+
 def read_images(file: h5py.File, allowance: Allowance) -> list[ImageInfo] | None:
     """The images of an open h5 file, None if it was not written by ProBA."""
     if META_GROUP not in file:
@@ -142,6 +162,9 @@ def _read_h5(file: h5py.File, path: Path, images: str | Path | None) -> tuple[Ma
             raise InputError(f"{path} has matches of {missing!r}, which is not among its images. Match again.")
         i, j = index[name0], index[name1]
         matches.add(i, j, *usable(pair, infos[i], infos[j]))
+    if (graph := read_graph(file, allowance)) is not None:
+        rows = whole_numbers(np.array(graph[1]).reshape(-1, 3), "counts of the view graph", 0, MOST_COUNTED)  # [E, 3]
+        matches.graph_counts = {(i, j): count for i, j, count in rows.tolist()}
     return matches, sum(len(pair.scores) for pair in raw.values())
 
 

@@ -108,6 +108,8 @@ def hash_of(matches: Matches) -> str:
         digest.update(np.array([i, j], np.int64).tobytes())
         for values in pair:
             digest.update(np.ascontiguousarray(values).tobytes())
+    if matches.graph_counts is not None:
+        digest.update(json.dumps(sorted(matches.graph_counts.items())).encode())
     return digest.hexdigest()
 
 

@@ -1,9 +1,10 @@
 """From photos to verified pairwise matches. `register` adds a matcher of your own."""
 
 from proba.matching.builtin import register_builtin
-from proba.matching.folder import MatchOptions, MatchSummary, check_match_options, match_folder
+from proba.matching.folder import MatchOptions, MatchSummary, check_match_options
 from proba.matching.matcher import Features, Matcher, MatcherEntry, make_matcher, matchers, register
 from proba.matching.pairs import PairFilter, PairOptions
+from proba.matching.roles import match_folder
 from proba.matching.verify import VerifyOptions
 
 register_builtin()

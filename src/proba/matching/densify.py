@@ -9,7 +9,7 @@ pixel; the way back must return to the anchor. Both directions are kept.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -20,6 +20,8 @@ from proba.matching.matcher import Features, empty_matches
 from proba.matching.verify import VerifyOptions
 from proba.subpixel import SubpixelOptions, refine_places, smoothed
 
+MIN_GAIN = 0.01  # a round that adds a smaller share of what there is was the last
+
 
 @dataclass(frozen=True, kw_only=True)
 class DensifyOptions:
@@ -28,6 +30,8 @@ class DensifyOptions:
     max_side_px: int = 1024
     grid: int = 64
     """Cells a side (the paper's)."""
+    rounds: int = 1
+    """What was found guides the search for the rest, this many times at most."""
     neighbours: int = 10
     """Matches that an affine map is fitted to."""
     reach_px: float = 24.0
@@ -37,6 +41,15 @@ class DensifyOptions:
     cycle_px: float = 1.0
     """Largest distance after going there and back (the paper has 5 px for matches that are not refined)."""
     subpixel: SubpixelOptions = field(default_factory=SubpixelOptions)
+
+
+class _Found(NamedTuple):
+    """Anchors that were found, and which were not."""
+
+    start: np.ndarray  # [K, 2]
+    end: np.ndarray  # [K, 2]
+    score: np.ndarray  # [K]
+    left: np.ndarray  # [A - K] numbers of anchors
 
 
 class Densifier:
@@ -74,27 +87,39 @@ class Densifier:
         """Matches of the anchors of both images, in original pixels, not verified; scores are correlations."""
         if len(pair.scores) < self.options.neighbours:
             return empty_matches()
-        support_i, support_j = pair.points_i / one["scale"] - 0.5, pair.points_j / other["scale"] - 0.5  # [M, 2]
-        i, j, score = self._one_way(support_i, support_j, one, other)
-        back_j, back_i, back_score = self._one_way(support_j, support_i, other, one)
+        given = pair.points_i / one["scale"] - 0.5, pair.points_j / other["scale"] - 0.5  # [M, 2]
+        left, back_left = np.arange(len(one["points"])), np.arange(len(other["points"]))  # [A] anchors without a match
+        support, found = given, [np.zeros((0, 5))]
+        for _ in range(self.options.rounds):
+            there = self._one_way(*support, one, other, left)
+            back = self._one_way(*support[::-1], other, one, back_left)
+            new = [(there.start, there.end, there.score), (back.end, back.start, back.score)]
+            found += [np.column_stack(columns) for columns in new]  # [K, 5] i, j, score
+            left, back_left = there.left, back.left
+            if len(there.score) + len(back.score) < MIN_GAIN * sum(map(len, found)):
+                break
+            every = np.concatenate(found)  # [K, 5]
+            support = np.concatenate([given[0], every[:, :2]]), np.concatenate([given[1], every[:, 2:4]])
+        every = np.concatenate(found)  # [K, 5]
         return PairMatches(
-            ((np.concatenate([i, back_i]) + 0.5) * one["scale"]).astype(np.float32),
-            ((np.concatenate([j, back_j]) + 0.5) * other["scale"]).astype(np.float32),
-            np.concatenate([score, back_score]),
+            ((every[:, :2] + 0.5) * one["scale"]).astype(np.float32),
+            ((every[:, 2:4] + 0.5) * other["scale"]).astype(np.float32),
+            every[:, 4].astype(np.float32),
         )
 
     def _one_way(
-        self, support_i: np.ndarray, support_j: np.ndarray, one: Features, other: Features
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Anchors of `one` [A, 2], their places in `other` [A, 2], and correlations [A]."""
-        start, options = one["points"], self.options.subpixel
+        self, support_i: np.ndarray, support_j: np.ndarray, one: Features, other: Features, anchors: np.ndarray
+    ) -> _Found:
+        """Look for some anchors [A] of `one` in `other`."""
+        start, options = one["points"][anchors], self.options.subpixel
         predicted, affine, sound = local_affine(support_i, support_j, start, self.options)
-        start, predicted, affine = start[sound], predicted[sound], affine[sound]
+        start, predicted, affine, tried = start[sound], predicted[sound], affine[sound], anchors[sound]
         there = refine_places(one["grey"], other["grey"], start, predicted, affine, options)
         back = refine_places(other["grey"], one["grey"], there.points_j, start, np.linalg.inv(affine), options)
         returned = np.linalg.norm(back.points_j - start, axis=1) < self.options.cycle_px
         keep = there.good & returned & (back.correlation >= options.min_correlation)
-        return start[keep], there.points_j[keep], there.correlation[keep]
+        left = np.setdiff1d(anchors, tried[keep], assume_unique=True)
+        return _Found(start[keep], there.points_j[keep], there.correlation[keep], left)
 
 
 def local_affine(

@@ -74,11 +74,18 @@ class MatchOptions:
     masks: Path | None = None
     """Folder of masks named like the photos: white counts, black is ignored."""
     weights: Path | None = None
-    """The matcher's own weights file, for machines without network."""
+    """The matcher's weights file."""
+    graph_matcher: str | None = None
+    """Makes the view graph; the matcher then runs on its edges."""
+    graph_weights: Path | None = None
+    """The weights file of the matcher for the view graph."""
+    graph_neighbours: int | None = None
+    """With a matcher for the graph: N_neig of the edges that are matched. None: as the solver has it in `proba run`,
+    else the paper's 20."""
     pairs: PairOptions = field(default_factory=PairOptions)
     """Which pairs of photos are compared."""
     pair_filter: PairFilter | None = None
-    """A Python function that gets the images and the pairs about to be matched, and returns the pairs to match."""
+    """Python function of the images and the pairs, returns the pairs to match."""
     densify: bool = False
     """Add matches on a 64 x 64 grid, interpolated between the others and refined on the pixels."""
     triplets: bool = True
@@ -102,14 +109,17 @@ class MatchOptions:
     """Sets with fewer photos are matched in full, without a first look at the most telling features."""
 
     def __post_init__(self) -> None:
-        for name in ("masks", "weights"):
+        for name in ("masks", "weights", "graph_weights"):
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, Path(getattr(self, name)))
 
 
 def check_match_options(options: MatchOptions) -> None:
     """Refuse settings that cannot work, before any work is done."""
-    check_matcher(FIRST if options.matcher == AUTO else options.matcher, options.weights)
+    for name, weights in ((options.matcher, options.weights), (options.graph_matcher, options.graph_weights)):
+        check_matcher(FIRST if name in (AUTO, None) else name, weights)
+    if options.graph_neighbours is not None and options.graph_neighbours < 2:
+        raise InputError(f"graph_neighbours must be at least 2, not {options.graph_neighbours}")
     if options.masks is not None and not options.masks.is_dir():
         raise InputError(f"There is no masks folder {options.masks}. Check the path.")
     listed_pairs(options.pairs)
@@ -129,6 +139,18 @@ class MatchSummary:
     """Pairs that were dropped because third images contradict or do not confirm them."""
     subject_alone: bool = False
     """Whether a background that stands still with the camera was left out."""
+    graph_pairs: int = 0
+    """Pairs tried by the matcher for the view graph, if there was one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewGraphMatches:
+    """What another matcher has found before, for the view graph."""
+
+    matcher: str
+    matches: Matches
+    agree: Callable[[PairMatches, PairMatches, ImageInfo, ImageInfo], bool]
+    """Whether new matches of a pair are compatible with those of the graph."""
 
 
 class Observer(Protocol):
@@ -152,17 +174,17 @@ class Silent:
     def done(self, summary: MatchSummary) -> None: ...
 
 
-def match_folder(
+def match_with_one(
     folder: Path,
     out: Path,
-    options: MatchOptions | None = None,
+    options: MatchOptions,
     *,
     resume: bool = False,
     jobs: int | None = None,
     observer: Observer | None = None,
+    graph: ViewGraphMatches | None = None,
 ) -> MatchSummary:
-    """Match the photos of a folder and write the matches file `out`. With `resume`, pairs already there are kept."""
-    options = options or MatchOptions()
+    """The same as `match_folder` with one matcher, for all pairs or for the edges of a graph that another has made."""
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs must be at least 1, not {jobs}")
     jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
@@ -187,6 +209,8 @@ def match_folder(
             run.drop_contradicted()
         if options.densify:
             run.densify(Densifier())
+        if graph is not None:
+            run.fill(graph, pairs)
         summary = run.summary(len(pairs))
         if not summary.pairs_kept:
             run.clear()
@@ -194,7 +218,14 @@ def match_folder(
                 f"no two of the {len(photos)} images in {folder} have matches that agree; "
                 "check that they show the same scene, overlap, and are sharp"
             )
-        store.finish(list(run.descriptions), run.descriptions, without=run.contradicted, masks=options.masks)
+        store.finish(
+            list(run.descriptions),
+            run.descriptions,
+            without=run.contradicted,
+            only=run.only,
+            masks=options.masks,
+            graph=None if graph is None else (graph.matcher, graph.matches.pair_counts()),
+        )
     run.clear()
     run.observer.done(summary)
     return summary
@@ -245,6 +276,7 @@ class _Run:
         self.in_place: set[Pair] = set()  # pairs that a background holds
         self.background: dict[int, cKDTree] = {}  # its places in each photo, once it is left out
         self.contradicted: set[Pair] = set()
+        self.only: dict[Pair, str] = {}  # pairs that keep what one of the settings gave
         self.features_folder = store.path.with_name(store.path.name + ".features")
         self.caches: dict[str, FeatureCache] = {}
         room = allowed_bytes() - fixed_bytes(len(photos), options)
@@ -382,6 +414,19 @@ class _Run:
             return Record(one.digest, other.digest, key, result.kind, result.matches)
 
         self._store_all("densifying", work, key, self._kept())
+
+    def fill(self, graph: ViewGraphMatches, pairs: list[Pair]) -> None:
+        """Give the pairs for which nothing was found, or something else than for the graph, the graph's matches."""
+        key = settings_key(description := {"matcher": graph.matcher, "role": "graph"})
+        for pair in pairs:
+            one, other = (self.photos[k] for k in pair)
+            sparse = graph.matches.pairs.get(pair, empty_matches())
+            if graph.agree(self._joined(pair), sparse, one.info, other.info):
+                continue
+            self.store.append(Record(one.digest, other.digest, key, "graph", sparse))
+            self.only[pair], self.counts[pair] = key, len(sparse.scores)
+        if self.only:
+            self.descriptions[key] = description
 
     def _kept(self) -> list[Pair]:
         return sorted(self.counts)

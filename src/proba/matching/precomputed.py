@@ -25,9 +25,9 @@ class Precomputed:
     preview = 0
     bounds = SEMI_DENSE
 
-    def __init__(self, file: Path | None):
+    def __init__(self, file: Path | None, *, for_matcher: str = "precomputed"):
         if file is None:
-            raise InputError("The matcher precomputed needs its matches file: give it with --weights FILE.")
+            raise InputError(f"The matcher {for_matcher} needs a matches file: give it with --weights FILE.")
         matches = import_matches(file)
         names = [h5_name(image.name) for image in matches.images]
         self._pairs = {(names[i], names[j]): pair for (i, j), pair in matches.pairs.items()}

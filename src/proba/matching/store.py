@@ -16,7 +16,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ import numpy as np
 from proba.errors import InputError
 from proba.io.atomic import storage_error
 from proba.io.images import Photo
-from proba.io.matches_h5 import META_GROUP, h5_name, new_h5, read_pair, read_text, write_images, write_pair
+from proba.io.matches_h5 import META_GROUP, h5_name, new_h5, read_pair, read_text, write_graph, write_images, write_pair
 from proba.io.reading import Allowance, parse_json, reading
 from proba.matches import PairMatches
 from proba.matching.matcher import empty_matches
@@ -115,27 +115,37 @@ class MatchStore:
         description: dict,
         *,
         without: Collection[tuple[int, int]] = (),
+        only: Mapping[tuple[int, int], str] | None = None,
         masks: Path | None = None,
+        graph: tuple[str, Mapping[tuple[int, int], int]] | None = None,
     ) -> int:
         """Write the h5 file from all pairs made with these settings; returns how many have matches.
 
         Pairs of `without` are remembered as pairs that have none, and the folder of the masks for who needs it later.
+        Those of `only` keep what one of the settings gave. `graph` is the name of the matcher for the view graph, and
+        how many matches it found for which pairs.
         """
+        only = only or {}
         pairs: dict[tuple[int, int], list[Record]] = {}
         for one, other, key in self._place:
             i, j = self._index.get(one, -1), self._index.get(other, -1)
-            if key in settings and 0 <= i < j:
+            if key in settings and 0 <= i < j and only.get((i, j), key) == key:
                 record = self.read(self.photos[i], self.photos[j], key)
                 if (i, j) in without:
                     record = record._replace(kind="contradicted", matches=empty_matches())
                 pairs.setdefault((i, j), []).append(record)
         folder = None if masks is None else str(masks.absolute())
-        kept = self._write_h5(pairs, {"settings": description, "masks": folder})
+        kept = self._write_h5(pairs, {"settings": description, "masks": folder}, graph)
         self._file.close()
         self.partial.unlink(missing_ok=True)
         return kept
 
-    def _write_h5(self, pairs: dict[tuple[int, int], list[Record]], origin: dict) -> int:
+    def _write_h5(
+        self,
+        pairs: dict[tuple[int, int], list[Record]],
+        origin: dict,
+        graph: tuple[str, Mapping[tuple[int, int], int]] | None,
+    ) -> int:
         kept = 0
         with new_h5(self.path) as file:
             write_images(file, [photo.info for photo in self.photos])
@@ -144,6 +154,8 @@ class MatchStore:
                 if len(matches.points_i):
                     kept += 1
                     write_pair(file, self.photos[i].info.name, self.photos[j].info.name, matches)
+            if graph is not None:
+                write_graph(file, *graph)
             file[META_GROUP][_DATASET] = json.dumps(
                 {
                     "digests": {h5_name(photo.info.name): photo.digest for photo in self.photos},

@@ -323,6 +323,8 @@ def _run(report: dict) -> str:
         if matching
         else ""
     )
+    if matching and matching.get("graph_matcher"):
+        how += f"<p>View graph from matches of {_text(matching['graph_matcher'])}.</p>"
     photos = f"<p>Photos: {_text(report['image_folder'])}</p>" if report["image_folder"] else ""
     if matching and matching.get("masks"):
         photos += f"<p>Masks: {_text(matching['masks'])}</p>"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import h5py
 
-from proba.io.matches_h5 import DAMAGED, META_GROUP, read_text
+from proba.io.matches_h5 import DAMAGED, META_GROUP, read_graph, read_text
 from proba.io.reading import Allowance, parse_json, reading
 
 
@@ -18,9 +18,11 @@ def matching_facts(path: Path) -> dict | None:
         if f"{META_GROUP}/matching" not in file:
             return None
         origin = parse_json(read_text(file[META_GROUP]["matching"], Allowance(path)))
+        graph = read_graph(file, Allowance(path))
         counts = [sum(part[2] for part in parts) for _, _, parts in origin["pairs"]]
         return {
             "matchers": sorted({str(settings["matcher"]) for settings in origin["settings"].values()}),
+            **({} if graph is None else {"graph_matcher": graph[0]}),
             "pairs_tried": len(counts),
             "pairs_kept": sum(count > 0 for count in counts),
             "matches": int(sum(counts)),
