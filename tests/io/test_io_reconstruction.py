@@ -127,6 +127,16 @@ def test_folder_round_trip(tmp_path, reconstruction):
         load_reconstruction(tmp_path)
 
 
+def test_maps_of_a_world_that_fell_apart_can_be_read_back(tmp_path, reconstruction):
+    reconstruction.log_depth = np.full((len(reconstruction), 4, 4), 2.0, np.float32)
+    reconstruction.log_variance = np.zeros((len(reconstruction), 4, 4), np.float32)
+    reconstruction.log_depth[0], reconstruction.log_variance[0] = 115.0, 230.0
+    save_reconstruction([reconstruction], tmp_path)
+    (again,) = load_reconstruction(tmp_path)
+    assert again.log_depth[0].min() == again.log_variance[0].min() == 80
+    assert (again.log_depth[1:] == 2).all()
+
+
 def test_edges_and_notes_of_older_files_are_read(tmp_path, reconstruction):
     save_reconstruction([reconstruction], tmp_path)
     with np.load(tmp_path / "maps.npz") as file:

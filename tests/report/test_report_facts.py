@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 
 from proba.matches import PairMatches
-from proba.report.facts import PairFacts, cuts, explained_share, image_facts, match_errors, pair_facts, pair_of
+from proba.report.facts import (
+    PairFacts,
+    cuts,
+    explained_share,
+    image_facts,
+    match_errors,
+    pair_facts,
+    pair_of,
+    trusted_part,
+)
 
 
 def edge(i, j, agreeing, explained=1.0):
@@ -88,6 +97,13 @@ def test_a_bridge_is_found():
     weakest = min(cuts(names, edges), key=lambda cut: cut.agreeing)
     assert weakest.agreeing == 40 and weakest.pairs == 1
     assert set(weakest.group) in ({"a", "b", "c"}, {"d", "e", "f"}) and weakest.others == 3
+
+
+def test_the_part_that_can_be_trusted_has_no_contradictions():
+    names, edges = clusters()
+    assert trusted_part(names, edges) == names
+    wrong = [edge(pair.i, pair.j, 200, explained=0.1) if pair.i + pair.j in ("de", "df") else pair for pair in edges]
+    assert trusted_part(names, wrong) == ["a", "b", "c"]
 
 
 def test_every_image_alone_is_a_cut():

@@ -82,7 +82,8 @@ def _arrays(reconstruction: Reconstruction, k: int) -> dict[str, np.ndarray]:
     for name in ("log_depth", "log_variance"):
         value = getattr(reconstruction, name)
         if value is not None:
-            arrays[f"{name}_{k}"] = np.asarray(value, np.float32)
+            # Where a world fell apart, maps run beyond any depth that can be meant, and beyond what is read back.
+            arrays[f"{name}_{k}"] = np.clip(np.asarray(value, np.float32), -MAX_LOG, MAX_LOG)
     return arrays
 
 

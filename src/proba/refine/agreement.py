@@ -73,24 +73,29 @@ class PairAgreement:
         n = bundle.n_images
         usable = self.weight >= self.options.min_inliers
         broken = usable & (self.support(bundle) < self.options.broken_below * self.potential)
-        bad, good = (_symmetric(self.pairs, self.weight * chosen, n) for chosen in (broken, usable & ~broken))
-        active = np.ones(n, bool)
-        while active.sum() > 2:
-            wrong, right = bad @ active, good @ active  # [N]
-            share = np.where(active, wrong / np.maximum(wrong + right, 1e-9), 0.0)
-            worst = int(share.argmax())
-            if share[worst] <= self.options.max_broken:
-                break
-            active[worst] = False
-        # One neighbour gives a direction but no distance: what hangs on one, beside a broken pair, is not verified.
-        while active.sum() > 2:
-            hanging = active & (bad.any(axis=1)) & (((good > 0) & active).sum(axis=1) < 2)
-            if not hanging.any():
-                break
-            active &= ~hanging
-        linked = (good > 0) & active[:, None] & active[None]
-        label = connected_components(csr_matrix(linked), directed=False)[1]
-        return label == np.bincount(label).argmax()
+        bad, good = (symmetric_weights(self.pairs, self.weight * chosen, n) for chosen in (broken, usable & ~broken))
+        return group_without_contradictions(bad, good, self.options.max_broken)
+
+
+def group_without_contradictions(bad: np.ndarray, good: np.ndarray, max_broken: float) -> np.ndarray:  # [N] bool
+    """The largest group of images that agree, from symmetric weights [N, N] of broken and of good pairs."""
+    active = np.ones(len(bad), bool)
+    while active.sum() > 2:
+        wrong, right = bad @ active, good @ active  # [N]
+        share = np.where(active, wrong / np.maximum(wrong + right, 1e-9), 0.0)
+        worst = int(share.argmax())
+        if share[worst] <= max_broken:
+            break
+        active[worst] = False
+    # One neighbour gives a direction but no distance: what hangs on one, beside a broken pair, is not verified.
+    while active.sum() > 2:
+        hanging = active & (bad.any(axis=1)) & (((good > 0) & active).sum(axis=1) < 2)
+        if not hanging.any():
+            break
+        active &= ~hanging
+    linked = (good > 0) & active[:, None] & active[None]
+    label = connected_components(csr_matrix(linked), directed=False)[1]
+    return label == np.bincount(label).argmax()
 
 
 def same_world(a: Bundle, b: Bundle, within_deg: float) -> bool:
@@ -108,7 +113,7 @@ def explained(bundle: Bundle, pairs: PairAgreement) -> float:
     return pairs.share(bundle) * bundle.share
 
 
-def _symmetric(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # [N, N]
+def symmetric_weights(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # [N, N]
     matrix = np.zeros((n, n))
     matrix[pairs[:, 0], pairs[:, 1]] = weight
     return matrix + matrix.T

@@ -18,7 +18,7 @@ from proba.geometry.camera import UNIT_SIDE_PX
 from proba.matches import ImageInfo
 from proba.pipeline import Piece, SolveResult
 from proba.reconstruction import NoteKind
-from proba.report.facts import Cut, ImageFacts, PairFacts, cuts, explained_share
+from proba.report.facts import Cut, ImageFacts, PairFacts, cuts, explained_share, trusted_part
 
 Level = Literal["good", "check", "distrust"]
 LEVELS: tuple[Level, ...] = ("good", "check", "distrust")
@@ -181,13 +181,15 @@ def _contradictions(piece: Piece, edges: list[PairFacts], where: str) -> Check:
         fact = f"no image or group contradicts the rest in more than {100 * worst:.0f} % of its matches{where}"
         return Check(topic="Contradicting images", fact=fact, wanted=wanted)
     most = f"up to {100 * worst:.0f} % of the matches"
+    part, total = len(trusted_part(piece.reconstruction.image_names, edges)), len(piece.reconstruction)
     return Check(
         topic="Contradicting images",
         fact=f"{most} of {name_list(listed)} with others contradict the result{where}",
         wanted=wanted,
         level="distrust" if worst >= CONTRADICTING[1] else "check",
         advice="The poses are wrong, or a repeated structure gives false matches. Look at these pairs. Add photos in "
-        "between, try another seed or matcher, or leave these images out",
+        "between, try another seed or matcher, or leave these images out. "
+        f"The largest part without contradictions has {part} of {total} images (`trusted` in report.json)",
         images=tuple(listed),
         reason=f"{most} with others contradict the result",
     )

@@ -12,6 +12,8 @@ from proba.geometry.camera import UNIT_SIDE_PX
 from proba.geometry.epipolar import epipolar_lines, in_front, sampson
 from proba.matches import Matches, PairMatches
 from proba.reconstruction import Edge, Reconstruction
+from proba.refine.agreement import group_without_contradictions, symmetric_weights
+from proba.refine.options import AgreementOptions
 
 MAX_VOTES = 300
 AGREE_PX = 3.0
@@ -189,6 +191,18 @@ def cuts(names: list[str], edges: list[PairFacts]) -> list[Cut]:
             )
         )
     return found
+
+
+def trusted_part(names: list[str], edges: list[PairFacts]) -> list[str]:
+    """The largest group of images without contradictions, by the rule with which the refinement finds its core."""
+    index, options = {name: k for k, name in enumerate(names)}, AgreementOptions()
+    ends = np.array([[index[edge.i], index[edge.j]] for edge in edges], np.int64).reshape(-1, 2)  # [E, 2]
+    votes = np.array([edge.votes for edge in edges])  # [E]
+    usable = votes >= options.min_inliers
+    broken = usable & (np.array([edge.explained_part for edge in edges]) < options.broken_below)
+    bad, good = (symmetric_weights(ends, votes * chosen, len(names)) for chosen in (broken, usable & ~broken))
+    chosen = group_without_contradictions(bad, good, options.max_broken)
+    return [name for name, taken in zip(names, chosen.tolist(), strict=True) if taken]
 
 
 def explained_share(edges: list[PairFacts]) -> float:

@@ -18,7 +18,7 @@ from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult, Verdict
 from proba.report.checks import Check, matching_checks, run_checks, worst_level
-from proba.report.facts import ImageFacts, PairFacts, explained_share, image_facts, pair_facts
+from proba.report.facts import ImageFacts, PairFacts, explained_share, image_facts, pair_facts, trusted_part
 from proba.report.findings import findings, verdict
 from proba.report.html import html_report
 from proba.report.pictures import thumbnails, worst_pairs
@@ -137,6 +137,7 @@ def _component(index: int, piece: Piece, edges: list[PairFacts]) -> dict:
     return {
         "folder": f"sparse/{index}",
         "images": rec.image_names,
+        "trusted": trusted_part(rec.image_names, edges),
         "points": len(rec.points.xyz),
         "mean_error_px": float(rec.points.error_px.mean()) if len(rec.points.xyz) else None,
         "surviving_share": piece.surviving_share,
