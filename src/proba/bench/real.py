@@ -104,18 +104,19 @@ def run_colmap_on(
     """One mapping; COLMAP is told whether the photos share a camera and whether they are undistorted."""
     from proba.bench.colmap import cached_database, map_colmap
 
-    focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)
-    distorted = truth.distortion is not None and bool(np.any(truth.distortion))
-    database, timing = cached_database(
-        name,
-        images,
-        cache,
-        threads,
-        camera_model="SIMPLE_RADIAL" if distorted else "SIMPLE_PINHOLE",
-        shared=bool(np.ptp(focal) < SAME_FOCAL * focal.mean()),
-    )
+    database, timing = cached_database(name, images, cache, threads, **told_of_cameras(truth))
     models, seconds = map_colmap(images, database, mapper, seed=seed)
     return {**evaluate(models, truth), "seconds": {**timing, **seconds}}
+
+
+def told_of_cameras(truth: GroundTruth) -> dict[str, Any]:
+    """What COLMAP is told: whether the photos are undistorted, and whether they share a camera."""
+    focal = truth.intrinsics[:, 0] / np.maximum(truth.width, truth.height)  # [N]
+    distorted = truth.distortion is not None and bool(np.any(truth.distortion))
+    return {
+        "camera_model": "SIMPLE_RADIAL" if distorted else "SIMPLE_PINHOLE",
+        "shared": bool(np.ptp(focal) < SAME_FOCAL * focal.mean()),
+    }
 
 
 def perfect_matches(matches: Matches, truth: GroundTruth) -> Matches:

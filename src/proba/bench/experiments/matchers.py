@@ -16,8 +16,9 @@ from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, cell, ta
 from proba.bench.match_errors import BOUNDS_PX, compare_with_truth
 from proba.bench.measure import DEFAULT, regime, solve_and_score
 from proba.bench.photo_sets import PhotoSet
+from proba.bench.real import told_of_cameras
 from proba.io.matches_h5 import load_matches
-from proba.matches import ImageInfo
+from proba.matches import ImageInfo, Matches
 from proba.matching import MatchOptions, MatchSummary, match_folder, matchers
 from proba.matching.pairs import Pair
 from proba.threads import set_threads
@@ -28,9 +29,8 @@ OWN = ("sift", "xfeat", "auto", "flow", "guided")
 """Matchers without a download, those that are installed of which are compared."""
 HEADER = (
     "set", "matcher", "tried", "kept", "false", "matches", "within 1 px", "2 px", "5 px", "grid", "s/image", "s/pair",
-    "posed", "RRA@5", "RTA@5", "AUC@5",
+    "posed", "RRA@5", "RTA@5", "AUC@5", "COLMAP: posed", "AUC@5",
 )  # fmt: skip
-CHANGED = ("max_pairs", "densify", "solve")
 
 
 class StageClock:
@@ -104,6 +104,7 @@ def measure_set(
         summary = match_folder(images, file, matching, jobs=options.threads, observer=clock)
         matches = load_matches(file)
     features = clock.seconds.get("features", 0.0)
+    others = {} if seed is None else colmap_scores(photos, matches, seed, options)
     solved = {} if seed is None else solve_and_score(matches, truth, regime(DEFAULT, seed), images=images)
     return {
         "images": summary.photos,
@@ -113,6 +114,23 @@ def measure_set(
         "seconds_per_image": round(features / clock.images, 3),
         "seconds_per_pair": round((sum(clock.seconds.values()) - features) / max(1, summary.pairs_tried), 3),
         **solved,
+        **others,
+    }
+
+
+def colmap_scores(photos: PhotoSet, matches: Matches, seed: int, options: RunOptions) -> dict:
+    """COLMAP's incremental mapper on the same matches, made into tracks; a failure is no image posed."""
+    from proba.bench.colmap_dense import run_colmap_dense
+
+    told = told_of_cameras(photos.truth())
+    try:
+        result = run_colmap_dense(photos, seed, "incremental", matches, options.cache, **told)
+    except (RuntimeError, ValueError) as error:  # what pycolmap raises
+        return {"colmap_error": str(error), "colmap_registered": 0, "colmap_auc@5": 0.0}
+    return {
+        "colmap_registered": result["registered"],
+        "colmap_auc@5": result["auc@5"],
+        "colmap_seconds": result["seconds"],
     }
 
 
@@ -138,7 +156,8 @@ def _cells(row: dict) -> list[str | int]:
     cells += [f"{100 * row[f'within_{bound}px']:.1f} %" for bound in BOUNDS_PX]
     cells += [f"{100 * row['grid_share']:.1f} %", f"{row['seconds_per_image']:.2f}", f"{row['seconds_per_pair']:.3f}"]
     posed = f"{row['registered']} of {row['images']}" if "registered" in row else "-"
-    return [*cells, posed, *(cell(row.get(key)) for key in ("rra@5", "rta@5", "auc@5"))]
+    keys = ("rra@5", "rta@5", "auc@5", "colmap_registered", "colmap_auc@5")
+    return [*cells, posed, *(cell(row.get(key)) for key in keys)]
 
 
 def draw(rows: list[dict], path: Path) -> None:
@@ -161,7 +180,8 @@ EXPERIMENT = Experiment(
     about="""Pairs tried and kept after verification; how many of the kept ones are false (less than a fifth of the
 matches within 5 px of the true epipolar geometry); matches, and their share within 1, 2 and 5 px of their true epipolar
 lines; the share of a 64 x 64 grid that they cover; processor seconds for an image and for a pair; and what ProBA makes
-of them with default options.""",
+of them with default options. COLMAP: its incremental mapper on the same matches, all points of an image within a cell
+of 4 px (of 1,024) made one keypoint, which gives it tracks.""",
     quoted=(
         Quoted(
             source="the paper, Table 4: ProBA on ETH3D, mean of 13 scenes",
