@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from proba._version import __version__
 
 if TYPE_CHECKING:
-    from proba.api import match, reconstruct, refine_folder, solve
+    from proba.api import dense_folder, match, reconstruct, refine_folder, solve
     from proba.cameras import CameraOptions
+    from proba.dense.dense_depth import DenseOptions, DenseResult
     from proba.errors import GeometryError, InputError, ProbaError
     from proba.export import ExportOptions
     from proba.graph import GraphOptions, ViewGraph, build_view_graphs
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from proba.solver import SolverOptions, StepSizes
 
 _MODULES = {
-    "proba.api": ("match", "reconstruct", "refine_folder", "solve"),
+    "proba.api": ("dense_folder", "match", "reconstruct", "refine_folder", "solve"),
     "proba.cameras": ("CameraOptions",),
+    "proba.dense.dense_depth": ("DenseOptions", "DenseResult"),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
     "proba.export": ("ExportOptions",),
     "proba.graph": ("GraphOptions", "ViewGraph", "build_view_graphs"),
@@ -58,6 +60,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "Camera",
     "CameraOptions",
+    "DenseOptions",
+    "DenseResult",
     "ExportOptions",
     "GeometryError",
     "GraphOptions",
@@ -83,6 +87,7 @@ __all__ = [
     "ViewGraph",
     "__version__",
     "build_view_graphs",
+    "dense_folder",
     "load_matches",
     "load_reconstruction",
     "match",

@@ -8,17 +8,21 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from proba.cameras import CameraOptions, no_known_focal
+from proba.dense.dense_depth import DenseObserver, DenseOptions, DenseResult, dense_depth
 from proba.errors import InputError
 from proba.history.evolution import EVOLUTION_FILE
 from proba.io.atomic import all_or_nothing, remove
 from proba.io.colours import colour_points
+from proba.io.dense_folder import DensePiece, begin_dense, fingerprint, finish_dense
 from proba.io.images import count_photos, tells_focal
 from proba.io.lock import locked
 from proba.io.matches_h5 import load_matches
+from proba.io.photo_folder import mask_folder, photo_folder
+from proba.io.reconstruction_folder import load_reconstruction
 from proba.io.solver_folder import SolverFolder, open_solver_folder
 from proba.io.video import FRAMES, check_photo_source, is_video, photos_of
 from proba.kernels import evaluator
@@ -205,6 +209,49 @@ def refine_folder(
         result, settings = refine_solved(kept, data, options, images=photos, observer=watch)
         _write(result, target, data, settings, photos, matching, watch)
     return result
+
+
+def dense_folder(
+    folder: str | Path,
+    *,
+    images: str | Path | None = None,
+    masks: str | Path | None = None,
+    options: DenseOptions | None = None,
+    threads: int | None = None,
+    memory: float | None = None,
+    resume: bool = False,
+    observer: DenseObserver | None = None,
+) -> list[DenseResult]:
+    """Depth, normal and standard deviation at every pixel of every photo of a result, and dense clouds.
+
+    Writes FOLDER/dense and puts the dense cloud into FOLDER/points.ply. Prints nothing. Returns what was found for each
+    connected piece.
+
+    Args:
+        folder: Result folder of `proba run` or `proba solve`, or any with COLMAP models in sparse/0, sparse/1, ...
+        images: Folder of the photos; None: where they were.
+        masks: Folder of masks named like the photos: white counts, black gets no depth; None: as in the matching.
+        options: Settings of the dense depth.
+        threads: Processor threads; None: all.
+        memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
+        resume: Keep the images that an earlier call has finished.
+        observer: Is told how far the work is.
+    """
+    options, source = options or DenseOptions(), Path(folder)
+    set_threads(threads)
+    set_memory(memory)
+    pieces = load_reconstruction(source)
+    names = [name for piece in pieces for name in piece.image_names]
+    photos = photo_folder(source, names, None if images is None else Path(images))
+    white = mask_folder(source, None if masks is None else Path(masks))
+    with locked(source):
+        index = begin_dense(source, [fingerprint(piece) for piece in pieces], asdict(options), resume=resume)
+        results = [
+            dense_depth(piece, photos, DensePiece(source, k), options, masks=white, observer=observer)
+            for k, piece in enumerate(pieces)
+        ]
+        finish_dense(source, index, pieces[0], [result.facts() for result in results])
+    return results
 
 
 def _kept_photos(kept: SolverFolder, given: Path | None) -> Path | None:

@@ -24,6 +24,13 @@ class Cloud:
     sigma: np.ndarray  # [P] float64, scene units
     normals: np.ndarray  # [P, 3] float64, towards the cameras; zero where not known
 
+    def some(self, most: int) -> Cloud:
+        """At most this many of the points, chosen at random, the same ones every time."""
+        if len(self.xyz) <= most:
+            return self
+        kept = np.sort(np.random.default_rng(0).permutation(len(self.xyz))[:most])
+        return Cloud(xyz=self.xyz[kept], rgb=self.rgb[kept], sigma=self.sigma[kept], normals=self.normals[kept])
+
 
 def point_cloud(reconstruction: Reconstruction) -> Cloud:
     """The refined points, with normals of the planes through their neighbours."""

@@ -18,9 +18,9 @@ from proba.export.nerfstudio import write_nerfstudio
 from proba.export.photo_files import PhotoSource
 from proba.export.splat import write_splat
 from proba.export.tum import write_tum
-from proba.export.undistorted import _warped, pinhole
 from proba.io.colmap import write_colmap
 from proba.io.ground_truth import load_ground_truth
+from proba.io.pinhole import pinhole, warped
 from proba.io.ply import read_ply
 from proba.point_cloud import Cloud, point_cloud
 from proba.reconstruction import Camera
@@ -367,6 +367,6 @@ def test_undistorted_cameras_see_the_same_rays_and_only_the_photo():
     assert min(seen.min(), (np.array([640, 480]) - seen).min()) < 5  # no more is cut off than necessary
     ramp = np.broadcast_to(np.arange(640) / 4, (480, 640))
     photo = np.repeat(ramp[..., None], 3, axis=2).round().astype(np.uint8)
-    warped = _warped(photo, camera, plain)  # the grey of a pixel tells its column
+    seen = warped(photo, camera, plain)  # the grey of a pixel tells its column
     wanted = (camera.project(plain.rays(grid[:-1, :-1] + 0.5))[..., 0] - 0.5) / 4
-    assert np.abs(warped[..., 0] - wanted)[:, 2:-2].max() < 1.1
+    assert np.abs(seen[..., 0] - wanted)[:, 2:-2].max() < 1.1

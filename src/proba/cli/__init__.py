@@ -32,6 +32,7 @@ COMMANDS = {
     "graph": "graph",
     "solve": "solve",
     "refine": "refine",
+    "dense": "dense",
     "import": "import_",
     "eval": "evaluate",
     "export": "export",

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from proba import api
+from proba.cli.dense import describe
 from proba.cli.live import show_solve
 from proba.cli.options import NO_PREFIX, OUT
 from proba.cli.progress import MatchBar
@@ -28,6 +29,7 @@ def main(
     quiet: bool = False,
     live: bool = False,
     stay: bool = False,
+    dense: bool = False,
     match: MatchOptions = MATCH_DEFAULTS,
     options: Annotated[SolveOptions, NO_PREFIX] = SOLVE_DEFAULTS,
 ) -> None:
@@ -45,6 +47,7 @@ def main(
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.
+        dense: At the end find depth at every pixel (`proba dense`).
         stay: With --live: show the result at the end, until Ctrl-C.
         match: How photos are matched.
     """
@@ -54,4 +57,9 @@ def main(
             observer=show.observer, match_observer=match_bar,
         )  # fmt: skip
         print(folder_summary(out))
+        if dense:
+            found = api.dense_folder(
+                out, masks=match.masks, threads=threads, memory=memory, resume=resume, observer=match_bar
+            )
+            print("\n".join(describe(found)))
         show.linger(stay=stay)

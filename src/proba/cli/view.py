@@ -16,6 +16,7 @@ def main(
     gt: Path | None = None,
     save: Path | None = None,
     cloud: Path | None = None,
+    sparse: bool = False,
     max_points: int = 1_000_000,
     browser: bool = True,
 ) -> None:
@@ -29,13 +30,14 @@ def main(
         images: Folder of the photos; by default where they were during the run.
         gt: Ground truth to show the true cameras: a gt.json, a COLMAP model, or a nerfstudio transforms.json.
         save: Write everything to this one HTML file instead, which opens without a server or a network.
-        cloud: Points to show instead of the result's own: a dense points.ply of `proba export --to ply --density 4`.
+        cloud: Points to show instead of the result's own (PLY).
+        sparse: Show the refined points, even where `proba dense` has made dense ones.
         max_points: Points of a larger cloud that are kept, chosen at random. Far ones are thinned while you look.
         browser: Open the browser; --no-browser only prints the address.
     """
     from proba.viewer.scene import load_scene
 
-    pieces = load_scene(folder, images=images, gt=gt, cloud=cloud, max_points=max_points)
+    pieces = load_scene(folder, images=images, gt=gt, cloud=cloud, max_points=max_points, sparse=sparse)
     if save is not None:
         from proba.viewer.page import write_page
 

@@ -13,34 +13,54 @@ from proba.geometry.sim3 import Sim3, umeyama, umeyama_robust
 from proba.io.ground_truth import GroundTruth
 from proba.reconstruction import Reconstruction
 
-MAX_POINTS = 300_000  # a fixed random share of larger clouds gives the same percentages
+MAX_POINTS = 300_000  # a fixed random share of larger clouds gives the same percentages, as long as the truth is dense
+
+
+def aligned_clouds(
+    reconstructions: Sequence[Reconstruction],
+    clouds: Sequence[np.ndarray],
+    truth: GroundTruth,
+    truth_points: np.ndarray,
+    threshold: float,
+) -> list[Sim3 | None]:
+    """truth_from_estimate of every reconstruction by its cameras and then its cloud [P, 3]; None: it cannot be told."""
+    target = _thin(truth_points, MAX_POINTS)
+    found: list[Sim3 | None] = []
+    for reconstruction, points in zip(reconstructions, clouds, strict=True):
+        start = _from_cameras(reconstruction, truth)
+        if start is None or not len(points):
+            found.append(None)
+        else:
+            found.append(refine_alignment(start, _thin(points, MAX_POINTS), target, threshold))
+    return found
 
 
 def cloud_scores(
-    reconstructions: Sequence[Reconstruction], truth: GroundTruth, truth_points: np.ndarray, threshold: float
-) -> tuple[float, float]:
-    """ACC and COMP in percent: the share of estimated points within `threshold` of the truth, and the reverse.
+    clouds: Sequence[np.ndarray],
+    alignments: Sequence[Sim3 | None],
+    truth_points: np.ndarray,
+    thresholds: Sequence[float],
+    *,
+    findable: np.ndarray | None = None,
+) -> list[tuple[float, float]]:
+    """ACC and COMP in percent for each threshold: the share of estimated points that are that close to the truth, and
+    the reverse, for true points that can be found (`findable` [P]; all by default).
 
-    Every reconstruction is aligned by itself; one that cannot be (no baseline) puts its points nowhere near the
-    truth. `threshold` and `truth_points` [P, 3] are in the ground truth's units.
+    A cloud without an alignment (no baseline) has its points nowhere near the truth. Thresholds and `truth_points`
+    [P, 3] are in the ground truth's units.
     """
-    truth_points = _thin(truth_points, MAX_POINTS)
-    tree = cKDTree(truth_points)
-    aligned, lost = [], 0
-    for reconstruction in reconstructions:
-        truth_from_estimate = _from_cameras(reconstruction, truth)
-        points = reconstruction.points.xyz
-        if truth_from_estimate is None or not len(points):
-            lost += len(points)
-            continue
-        points = _thin(points, MAX_POINTS)
-        aligned.append(refine_alignment(truth_from_estimate, points, truth_points, threshold).apply(points))
-    estimate = np.concatenate(aligned) if aligned else np.zeros((0, 3))
-    if not len(estimate):
-        return 0.0, 0.0
-    close = tree.query(estimate, distance_upper_bound=threshold)[0] < threshold
-    found = cKDTree(estimate).query(truth_points, distance_upper_bound=threshold)[0] < threshold
-    return 100.0 * float(close.sum()) / (len(close) + lost), 100.0 * float(found.mean())
+    wanted = truth_points if findable is None else truth_points[findable]
+    surface, wanted = _thin(truth_points, MAX_POINTS), _thin(wanted, MAX_POINTS)
+    lost = sum(len(points) for points, sim in zip(clouds, alignments, strict=True) if sim is None)
+    placed = [sim.apply(points) for points, sim in zip(clouds, alignments, strict=True) if sim is not None]
+    estimate = np.concatenate(placed) if placed else np.zeros((0, 3))
+    if not len(estimate) or not len(wanted):
+        return [(0.0, 0.0) for _ in thresholds]
+    some, far = _thin(estimate, MAX_POINTS), max(thresholds)
+    off = cKDTree(surface).query(some, distance_upper_bound=far)[0]
+    missing = cKDTree(estimate).query(wanted, distance_upper_bound=far)[0]
+    aligned_share = len(estimate) / (len(estimate) + lost)
+    return [(100.0 * aligned_share * float((off < x).mean()), 100.0 * float((missing < x).mean())) for x in thresholds]
 
 
 def refine_alignment(truth_from_estimate: Sim3, points: np.ndarray, truth_points: np.ndarray, threshold: float) -> Sim3:

@@ -16,8 +16,8 @@ from proba.geometry.axes import OPENGL_FROM_OPENCV, camera_up
 from proba.io.atomic import atomic_file
 from proba.reconstruction import Camera, Reconstruction
 
-FLOAT, UBYTE, USHORT = 5126, 5121, 5123
-POINTS, LINES = 0, 1
+FLOAT, UBYTE, USHORT, UINT = 5126, 5121, 5123, 5125
+POINTS, LINES, TRIANGLES = 0, 1, 4
 _JSON, _BIN = 0x4E4F534A, 0x004E4942
 _PYRAMID = np.array([[0, 1], [0, 2], [0, 3], [0, 4], [1, 2], [2, 3], [3, 4], [4, 1]], np.uint16)
 
@@ -44,19 +44,28 @@ class _Buffer:
         values = np.ascontiguousarray(xyz, "<f4")
         return self.add(values, FLOAT, "VEC3", min=values.min(axis=0).tolist(), max=values.max(axis=0).tolist())
 
+    def coloured(self, xyz: np.ndarray, rgb: np.ndarray) -> dict[str, int]:
+        """Attributes of places [P, 3] with colours [P, 3] uint8."""
+        rgba = np.column_stack([rgb, np.full(len(rgb), 255, np.uint8)]).astype(np.uint8)
+        return {"POSITION": self.positions(xyz), "COLOR_0": self.add(rgba, UBYTE, "VEC4", normalized=True)}
+
+    def described(self) -> dict:
+        """What a glTF says of the data."""
+        return {
+            "accessors": self.accessors,
+            "bufferViews": self.views,
+            "buffers": [{"byteLength": len(self.data)}],
+        }
+
 
 def write_glb(reconstruction: Reconstruction, path: str | Path) -> None:
     """Write the points with their colours, and the cameras by name."""
     buffer = _Buffer()
     meshes: list[dict] = []
-    nodes: list[dict] = [{"name": "reconstruction", "matrix": _column_major(_y_up(reconstruction)), "children": []}]
+    nodes: list[dict] = [{"name": "reconstruction", "matrix": _column_major(y_up(reconstruction)), "children": []}]
     points = reconstruction.points
     if len(points.xyz):
-        rgba = np.column_stack([points.rgb, np.full(len(points.rgb), 255, np.uint8)]).astype(np.uint8)
-        attributes = {
-            "POSITION": buffer.positions(points.xyz),
-            "COLOR_0": buffer.add(rgba, UBYTE, "VEC4", normalized=True),
-        }
+        attributes = buffer.coloured(points.xyz, points.rgb)
         meshes.append({"name": "points", "primitives": [{"attributes": attributes, "mode": POINTS}]})
         nodes.append({"name": "points", "mesh": 0})
     lines = buffer.add(_PYRAMID, USHORT, "SCALAR")
@@ -81,11 +90,26 @@ def write_glb(reconstruction: Reconstruction, path: str | Path) -> None:
             "nodes": nodes,
             "meshes": meshes,
             "cameras": [_lens(camera, size) for camera in reconstruction.cameras],
-            "accessors": buffer.accessors,
-            "bufferViews": buffer.views,
-            "buffers": [{"byteLength": len(buffer.data)}],
+            **buffer.described(),
         },
         buffer.data,
+    )
+
+
+def write_triangles(
+    path: str | Path, corners: np.ndarray, rgb: np.ndarray, triangles: np.ndarray, turn: np.ndarray | None = None
+) -> None:
+    """Write a mesh of corners [V, 3] with colours [V, 3] uint8 and triangles [T, 3]; `turn` [4, 4] brings up to y."""
+    buffer = _Buffer()
+    primitive = {
+        "attributes": buffer.coloured(corners, rgb),
+        "indices": buffer.add(np.ascontiguousarray(triangles, "<u4"), UINT, "SCALAR"),
+        "mode": TRIANGLES,
+    }
+    node = {"name": "surface", "mesh": 0, "matrix": _column_major(np.eye(4) if turn is None else turn)}
+    content = {"scene": 0, "scenes": [{"nodes": [0]}], "nodes": [node], "meshes": [{"primitives": [primitive]}]}
+    _write(
+        Path(path), {"asset": {"version": "2.0", "generator": "proba"}, **content, **buffer.described()}, buffer.data
     )
 
 
@@ -124,7 +148,7 @@ def _frustum_depth(reconstruction: Reconstruction) -> float:
     return 0.1 * float(np.ptp(xyz, axis=0).max()) if len(xyz) > 1 else 1.0
 
 
-def _y_up(reconstruction: Reconstruction) -> np.ndarray:
+def y_up(reconstruction: Reconstruction) -> np.ndarray:
     """Turn [4, 4] that brings z, where that is up, or else the world axis nearest to the cameras' up to glTF's y."""
     up = np.array([0.0, 0.0, 1.0]) if reconstruction.up == "z" else camera_up(reconstruction.cam_from_world)
     axis = int(np.argmax(np.abs(up)))

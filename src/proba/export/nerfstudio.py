@@ -22,23 +22,31 @@ from proba.export.depth import depth_maps
 from proba.export.photo_files import LinkMode, PhotoSource, add_photo, any_masks, exported_name, save_mask
 from proba.geometry.axes import OPENGL_FROM_OPENCV
 from proba.io.atomic import atomic_file, atomic_write_text
+from proba.io.dense_folder import DensePiece
 from proba.io.names import safe_relative_path
 from proba.io.ply import write_ply
+from proba.point_cloud import Cloud
 from proba.reconstruction import Camera, Reconstruction
 
 POINTS = "points.ply"
-DEPTH_SIDE_PX = 512
-"""Longest side of the depth files; the maps inside have far fewer cells."""
+DEPTH_SIDE_PX = 800
+"""Longest side of the depth files; dense depth has about as many pixels."""
 DEPTH_UNITS = 1000.0
 
 
 def write_nerfstudio(
-    reconstruction: Reconstruction, folder: str | Path, source: PhotoSource, mode: LinkMode = "copy"
+    reconstruction: Reconstruction,
+    folder: str | Path,
+    source: PhotoSource,
+    mode: LinkMode = "copy",
+    *,
+    cloud: Cloud | None = None,
+    dense: DensePiece | None = None,
 ) -> None:
-    """Write transforms.json and everything it names into the folder."""
+    """Write transforms.json and everything it names into the folder; a `cloud` may stand for the refined points."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    points = reconstruction.points
+    points = cloud or reconstruction.points
     write_ply(folder / POINTS, points.xyz, points.rgb)
     lenses = [_lens(camera) for camera in reconstruction.cameras]
     used = sorted(set(reconstruction.camera_of_image.tolist()))
@@ -47,7 +55,7 @@ def write_nerfstudio(
     masked = any_masks(source, reconstruction.image_names)
     frames = []
     for n, name in enumerate(reconstruction.image_names):
-        files = _add_files(reconstruction, n, folder, source, mode, masked)
+        files = _add_files(reconstruction, n, folder, source, mode, masked, dense)
         own = {} if shared else lenses[reconstruction.camera_of_image[n]]
         frames.append({**files, "image_name": name, **own, "transform_matrix": world_from_cam[n].tolist()})
     content = {
@@ -62,7 +70,13 @@ def write_nerfstudio(
 
 
 def _add_files(
-    reconstruction: Reconstruction, n: int, folder: Path, source: PhotoSource, mode: LinkMode, masked: bool
+    reconstruction: Reconstruction,
+    n: int,
+    folder: Path,
+    source: PhotoSource,
+    mode: LinkMode,
+    masked: bool,
+    dense: DensePiece | None,
 ) -> dict[str, str]:
     """Photo, mask and depth of an image; their paths below the folder. nerfstudio wants masks of all photos or none."""
     name = safe_relative_path(reconstruction.image_names[n]).as_posix()
@@ -71,7 +85,7 @@ def _add_files(
     if masked:
         files["mask_path"] = f"masks/{exported_name(name)}.png"
         save_mask(_mask(source, name), folder / files["mask_path"])
-    depth, _ = depth_maps(reconstruction, n, max_side_px=DEPTH_SIDE_PX)
+    depth, _, _ = depth_maps(reconstruction, n, max_side_px=DEPTH_SIDE_PX, dense=dense)
     with atomic_file(folder / files["depth_file_path"]) as file:
         np.save(file, (DEPTH_UNITS * depth).astype(np.float32))
     return files

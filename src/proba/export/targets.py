@@ -11,7 +11,8 @@ from typing import Literal, get_args
 from proba.dense.fusion import CloudOptions, dense_cloud
 from proba.errors import InputError
 from proba.export.depth import DepthFormat, write_depth
-from proba.export.glb import write_glb
+from proba.export.glb import write_glb, y_up
+from proba.export.mesh import write_mesh
 from proba.export.nerfstudio import write_nerfstudio
 from proba.export.photo_files import LinkMode, photo_source
 from proba.export.splat import write_splat
@@ -19,11 +20,14 @@ from proba.export.tum import write_tum
 from proba.export.undistorted import write_undistorted
 from proba.io.atomic import all_or_nothing
 from proba.io.colmap import write_colmap
+from proba.io.dense_folder import DensePiece
 from proba.io.ply import write_ply
 from proba.point_cloud import Cloud, point_cloud
 from proba.reconstruction import Reconstruction
 
-Format = Literal["colmap", "colmap-txt", "colmap-undistorted", "nerfstudio", "ply", "splat", "depth", "tum", "glb"]
+Format = Literal[
+    "colmap", "colmap-txt", "colmap-undistorted", "nerfstudio", "ply", "splat", "depth", "mesh", "tum", "glb"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,10 @@ class ExportOptions:
     """Files of depth maps: npy (float32), png (16 bit, its unit in depth.json) or exr (needs OpenEXR)."""
     photo_files: LinkMode = "copy"
     """nerfstudio: photos are copied, so that the folder can be moved, or linked, which saves space."""
+    sparse: bool = False
+    """Take the refined points and the smooth maps, even where there is dense depth."""
+    max_points: int | None = None
+    """ply, splat, nerfstudio: points of a larger cloud that are kept, chosen at random; None: all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +56,23 @@ class Job:
     photos: Path | None
     masks: Path | None
     options: ExportOptions
+    dense: list[DensePiece | None]
+    """Dense depth of each piece."""
 
-    def folders(self) -> list[tuple[Reconstruction, Path]]:
+    def folders(self) -> list[tuple[Reconstruction, DensePiece | None, Path]]:
         """Each piece with a folder of its own, for formats that hold one piece alone."""
-        return [(piece, self.out if k == 0 else self.out / f"piece{k}") for k, piece in enumerate(self.pieces)]
+        folders = [self.out if k == 0 else self.out / f"piece{k}" for k in range(len(self.pieces))]
+        return list(zip(self.pieces, self.dense, folders, strict=True))
 
-    def cloud(self, piece: Reconstruction) -> Cloud:
-        """The refined points, or the dense ones where a density is given."""
-        if self.options.density_px is None:
-            return point_cloud(piece)
-        return dense_cloud(piece, self.photo_folder(), CloudOptions(step_px=self.options.density_px))
+    def cloud(self, piece: Reconstruction, dense: DensePiece | None) -> Cloud:
+        """The dense points where there are any or a density is given, else the refined ones."""
+        if dense is not None and self.options.density_px is None:
+            cloud = dense.read_cloud()
+        elif self.options.density_px is None:
+            cloud = point_cloud(piece)
+        else:
+            cloud = dense_cloud(piece, self.photo_folder(), CloudOptions(step_px=self.options.density_px))
+        return cloud if self.options.max_points is None else cloud.some(self.options.max_points)
 
     def photo_folder(self) -> Path:
         if self.photos is None:
@@ -87,15 +102,16 @@ def _undistorted(job: Job) -> None:
 
 
 def _nerfstudio(job: Job) -> None:
-    for piece, folder in job.folders():
+    for piece, dense, folder in job.folders():
         source = photo_source(job.photo_folder(), job.masks, folder)
-        write_nerfstudio(piece, folder, source, job.options.photo_files)
+        cloud = None if dense is None and job.options.density_px is None else job.cloud(piece, dense)
+        write_nerfstudio(piece, folder, source, job.options.photo_files, cloud=cloud, dense=dense)
 
 
 def _ply(job: Job) -> list[str]:
     lines = []
-    for piece, folder in job.folders():
-        cloud = job.cloud(piece)
+    for piece, dense, folder in job.folders():
+        cloud = job.cloud(piece, dense)
         write_ply(folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
         lines.append(f"{len(cloud.xyz)} points")
     return lines
@@ -103,25 +119,33 @@ def _ply(job: Job) -> list[str]:
 
 def _splat(job: Job) -> list[str]:
     lines = []
-    for piece, folder in job.folders():
-        cloud = job.cloud(piece)
+    for piece, dense, folder in job.folders():
+        cloud = job.cloud(piece, dense)
         write_splat(folder / "splat.ply", cloud)
         lines.append(f"{len(cloud.xyz)} Gaussians")
     return lines
 
 
 def _depth(job: Job) -> None:
-    for piece, folder in job.folders():
-        write_depth(piece, folder, form=job.options.depth_format, step_px=job.options.density_px)
+    for piece, dense, folder in job.folders():
+        write_depth(piece, folder, form=job.options.depth_format, step_px=job.options.density_px, dense=dense)
+
+
+def _mesh(job: Job) -> list[str]:
+    lines = []
+    for piece, dense, folder in job.folders():
+        corners, triangles = write_mesh(job.cloud(piece, dense), folder, turn=y_up(piece))
+        lines.append(f"{triangles} triangles, {corners} corners")
+    return lines
 
 
 def _tum(job: Job) -> None:
-    for piece, folder in job.folders():
+    for piece, _, folder in job.folders():
         write_tum(piece, folder / "trajectory.txt")
 
 
 def _glb(job: Job) -> None:
-    for piece, folder in job.folders():
+    for piece, _, folder in job.folders():
         write_glb(piece, folder / "scene.glb")
 
 
@@ -146,6 +170,7 @@ TARGETS: dict[Format, Target] = {
     "ply": Target(write=_ply, photos="for density"),
     "splat": Target(write=_splat, photos="for density"),
     "depth": Target(write=_depth),
+    "mesh": Target(write=_mesh, photos="for density"),
     "tum": Target(write=_tum),
     "glb": Target(write=_glb),
 }
@@ -170,6 +195,7 @@ def export(
     photos: str | Path | None = None,
     masks: str | Path | None = None,
     options: ExportOptions | None = None,
+    dense: Sequence[DensePiece | None] = (),
 ) -> list[str]:
     """Write reconstructions in another program's format; returns what there is to say about it, in lines.
 
@@ -182,14 +208,20 @@ def export(
         photos: Folder of the photos, for the targets that need them (`needs_photos`).
         masks: Folder of masks named like the photos, for colmap-undistorted and nerfstudio.
         options: What can be chosen about the target.
+        dense: Dense depth of the pieces, where there is any (`proba.io.dense_folder.load_dense`).
     """
     options = options or ExportOptions()
     if to not in TARGETS:
         raise InputError(f"There is no export to {to!r}. Choose one of {', '.join(get_args(Format))}.")
     if options.density_px is not None and not options.density_px >= 1:
         raise InputError(f"A density of {options.density_px:g} is finer than the photos. Give 1 or more pixels.")
+    if options.max_points is not None and options.max_points < 1:
+        raise InputError(f"--max-points must be 1 or more, not {options.max_points}.")
+    pieces = [reconstructions] if isinstance(reconstructions, Reconstruction) else list(reconstructions)
+    known = [] if options.sparse else list(dense)
     job = Job(
-        pieces=[reconstructions] if isinstance(reconstructions, Reconstruction) else list(reconstructions),
+        pieces=pieces,
+        dense=[*known, *[None] * (len(pieces) - len(known))],
         out=Path(out),
         photos=None if photos is None else Path(photos),
         masks=None if masks is None else Path(masks),

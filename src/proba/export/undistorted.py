@@ -18,30 +18,8 @@ import numpy as np
 from proba.export.photo_files import PhotoSource, any_masks, exported_name, save_mask, save_picture
 from proba.io.colmap import write_colmap
 from proba.io.names import flat_names
-from proba.reconstruction import Camera, Reconstruction
-
-LONGEST_FOCAL = 2.0
-"""Blank corners are cut off by a longer focal length, at most by this factor."""
-
-
-def pinhole(camera: Camera) -> Camera:
-    """A camera of the same size that sees nothing beyond the photo.
-
-    Its principal point is in the middle and its pixels are square, since some programs take that for granted.
-    """
-    width, height = camera.width, camera.height
-    across, down = np.linspace(0, width, 65), np.linspace(0, height, 65)
-    border = np.concatenate(
-        [[(x, y) for x in across for y in (0, height)], [(x, y) for y in down for x in (0, width)]]
-    )  # [K, 2]
-    focal = float(camera.focal_px.mean())
-    for factor in np.geomspace(1, LONGEST_FOCAL, 200):
-        params = np.array([factor * focal, factor * focal, width / 2, height / 2])
-        found = replace(camera, model="PINHOLE", params=params)
-        seen = camera.project(found.rays(border))  # [K, 2]
-        if ((seen >= -0.5) & (seen <= [width + 0.5, height + 0.5])).all():
-            break
-    return found
+from proba.io.pinhole import pinhole, warped
+from proba.reconstruction import Reconstruction
 
 
 def undistorted(reconstruction: Reconstruction) -> Reconstruction:
@@ -68,17 +46,9 @@ def write_undistorted(pieces: list[Reconstruction], out: Path, source: PhotoSour
         for n, name in enumerate(piece.image_names):
             rgb, mask = source.read(name)
             cameras, target = (piece.camera(n), plain.camera(n)), plain.image_names[n]
-            save_picture(_warped(rgb, *cameras), out / "images" / target)
+            save_picture(warped(rgb, *cameras), out / "images" / target)
             if masked or mask is not None:
                 white = np.ones(rgb.shape[:2], bool) if mask is None else mask
-                warped = _warped(white.astype(np.uint8) * 255, *cameras, outside=cv2.BORDER_CONSTANT)
-                save_mask(warped > 127, out / "masks" / f"{target}.png")
+                there = warped(white.astype(np.uint8) * 255, *cameras, outside=cv2.BORDER_CONSTANT)
+                save_mask(there > 127, out / "masks" / f"{target}.png")
         write_colmap(plain, out / "sparse" / str(index))
-
-
-def _warped(pixels: np.ndarray, source: Camera, target: Camera, outside: int = cv2.BORDER_REPLICATE) -> np.ndarray:
-    """A photo [h, w, 3] or mask [h, w] as another camera at the same place sees it."""
-    pixel = np.stack(np.meshgrid(np.arange(target.width), np.arange(target.height)), axis=-1) + 0.5  # [h, w, 2]
-    scale = np.array([pixels.shape[1] / source.width, pixels.shape[0] / source.height])
-    place = (source.project(target.rays(pixel)) * scale - 0.5).astype(np.float32)  # OpenCV's first pixel is at (0, 0)
-    return cv2.remap(pixels, place[..., 0], place[..., 1], cv2.INTER_LINEAR, borderMode=outside)

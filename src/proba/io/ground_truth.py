@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -19,8 +19,9 @@ from proba.io.reading import MAX_COORDINATE, MAX_SIDE_PX, read_json, reading, wh
 
 COLMAP_FILES = ("images.bin", "images.txt")
 MIN_DETERMINANT = 1e-9
+DEPTH_SUFFIXES = (".png", ".tif", ".tiff", ".pgm")
 NO_DEPTH = 65535
-"""Depth sensors write this, or 0, where they see nothing."""
+"""Counts of a depth image that mean that nothing is known, as 0 does."""
 ADVICE = (
     "Give a gt.json (cameras with image, width, height, fx, fy, cx, cy, R, t), a nerfstudio transforms.json, "
     "the folder of a COLMAP model, or of a scene in a layout that `proba bench datasets` lists."
@@ -44,6 +45,8 @@ class GroundTruth:
     """One 16-bit depth image for each image, None where it has none."""
     depth_units_per_count: float = 1.0
     """World units of one count in the depth images."""
+    depth_focal_px: float | None = None
+    """Focal length of the depth images, in their own pixels, where they are from a camera of their own."""
 
     def __post_init__(self) -> None:
         n = len(self.names)
@@ -107,29 +110,66 @@ def true_points(truth: GroundTruth, max_points: int = 1_000_000) -> np.ndarray |
         return None
     n_maps = sum(path is not None for path in truth.depth_paths)
     clouds = [
-        _lift_depth(truth, n, path, max_points // max(n_maps, 1))
+        _lift_depth(truth, n, max_points // max(n_maps, 1))
         for n, path in enumerate(truth.depth_paths)
         if path is not None
     ]
     return np.concatenate(clouds) if clouds else None
 
 
-def _lift_depth(truth: GroundTruth, n: int, path: Path, max_points: int) -> np.ndarray:  # [P, 3]
+def with_depth_folder(
+    truth: GroundTruth, folder: str | Path, *, counts_per_unit: float = 1000.0, focal_px: float | None = None
+) -> GroundTruth:
+    """The same cameras with the depth images of a folder, 16 bit, named like the photos or with another suffix.
+
+    Args:
+        truth: True cameras.
+        folder: Folder of the depth images; 0 and 65535 mean that nothing is known.
+        counts_per_unit: Counts of one world unit: 1000 for millimetres in a world of metres.
+        focal_px: Focal length of the depth images in their own pixels; None: that of the photos.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}. Give the folder of the depth images.")
+    if not counts_per_unit > 0 or (focal_px is not None and not focal_px > 0):
+        raise InputError("The counts for a unit and the focal length of depth images must be positive.")
+    by_stem = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in DEPTH_SUFFIXES}
+    paths = [by_stem.get(PurePosixPath(name).name) or by_stem.get(PurePosixPath(name).stem) for name in truth.names]
+    if not any(paths):
+        raise InputError(f"{folder} holds no depth image (PNG, TIFF) named like a photo, e.g. {truth.names[0]}.")
+    return replace(truth, depth_paths=paths, depth_units_per_count=1 / counts_per_unit, depth_focal_px=focal_px)
+
+
+def true_depth(truth: GroundTruth, n: int) -> np.ndarray | None:  # [H, W] float64
+    """The depth image of an image in world units, 0 where nothing is known; None if it has none."""
     from PIL import Image  # only depth images need it
 
+    path = None if truth.depth_paths is None else truth.depth_paths[n]
+    if path is None:
+        return None
     with reading(path, "a depth image", "Restore it, or remove its entry."), Image.open(path) as image:
         counts = np.asarray(image)
         if counts.ndim != 2:
             raise ValueError("it has colours")
-    depth = counts * truth.depth_units_per_count  # [H, W]
-    rows, columns = np.nonzero((counts > 0) & (counts < NO_DEPTH))
+        return np.where(counts < NO_DEPTH, counts, 0).astype(np.float64) * truth.depth_units_per_count
+
+
+def depth_lens(truth: GroundTruth, n: int, shape: tuple[int, ...]) -> np.ndarray:  # [4] fx, fy, cx, cy
+    """Of a depth image of this shape [H, W]."""
+    if truth.depth_focal_px is not None:
+        return np.array([truth.depth_focal_px, truth.depth_focal_px, shape[1] / 2, shape[0] / 2])
+    return truth.intrinsics[n] * np.tile([shape[1] / truth.width[n], shape[0] / truth.height[n]], 2)
+
+
+def _lift_depth(truth: GroundTruth, n: int, max_points: int) -> np.ndarray:  # [P, 3]
+    depth = true_depth(truth, n)
+    assert depth is not None
+    rows, columns = np.nonzero(depth > 0)
     step = max(1, -(-len(rows) // max(max_points, 1)))
     rows, columns = rows[::step], columns[::step]
-    scale = np.array([truth.width[n] / depth.shape[1], truth.height[n] / depth.shape[0]])
-    pixels = (np.stack([columns, rows], axis=1) + 0.5) * scale  # [P, 2]
-    fx, fy, cx, cy = truth.intrinsics[n]
-    rays = (pixels - [cx, cy]) / [fx, fy]  # [P, 2]
-    if truth.distortion is not None:
+    fx, fy, cx, cy = depth_lens(truth, n, depth.shape)
+    rays = (np.stack([columns, rows], axis=1) + 0.5 - [cx, cy]) / [fx, fy]  # [P, 2]
+    if truth.distortion is not None and truth.depth_focal_px is None:
         rays = undistort(rays, *truth.distortion[n])
     z = depth[rows, columns]
     in_camera = np.column_stack([rays * z[:, None], z])  # [P, 3]

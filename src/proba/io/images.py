@@ -176,8 +176,7 @@ def load_pixels(photo: Photo, max_side_px: int | None = None) -> Pixels:
         (width, height), rgb, mask = _read(photo.path, photo.mask_path, max_side_px)
     except UNREADABLE as error:
         raise InputError(f"{photo.path} cannot be read any more ({error}). Was it changed during the run?") from error
-    if mask is not None and mask.shape != rgb.shape[:2]:
-        mask = np.asarray(Image.fromarray(mask).resize(rgb.shape[1::-1], Image.Resampling.NEAREST))
+    mask = _like(mask, rgb)
     return Pixels(rgb=rgb, mask=mask, width=width, height=height, name=photo.info.name)
 
 
@@ -188,6 +187,19 @@ def read_photo(path: Path, mask_path: Path | None = None) -> tuple[np.ndarray, n
     """
     _, rgb, mask = _read(path, mask_path)
     return rgb, mask
+
+
+def read_reduced(path: Path, mask_path: Path | None, max_side_px: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """As `read_photo`, with a longest side of at most `max_side_px`."""
+    _, rgb, mask = _read(path, mask_path, max_side_px)
+    return rgb, _like(mask, rgb)
+
+
+def _like(mask: np.ndarray | None, rgb: np.ndarray) -> np.ndarray | None:
+    """A mask in the size of its photo."""
+    if mask is None or mask.shape == rgb.shape[:2]:
+        return mask
+    return np.asarray(Image.fromarray(mask).resize(rgb.shape[1::-1], Image.Resampling.NEAREST))
 
 
 def _read(

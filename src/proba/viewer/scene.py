@@ -10,6 +10,7 @@ import numpy as np
 
 from proba.errors import InputError
 from proba.history.evolution import EVOLUTION_FILE, Evolution, load_evolutions
+from proba.io.dense_folder import load_dense
 from proba.io.ground_truth import GroundTruth, load_ground_truth
 from proba.io.photo_folder import find_photo_folder
 from proba.io.ply import read_ply
@@ -237,6 +238,16 @@ def _aligned_truth(rec: Reconstruction, truth: GroundTruth) -> np.ndarray:  # [N
     return out
 
 
+def _cloud_of(
+    folder: Path, rec: Reconstruction, k: int, given: Path | None, *, sparse: bool
+) -> dict[str, np.ndarray] | None:
+    """The cloud to show for piece k instead of its own points."""
+    if given is not None and k == 0:
+        return _load_cloud(given)
+    dense = None if sparse else load_dense(folder, rec, k)
+    return None if dense is None else _load_cloud(dense.cloud)
+
+
 def load_scene(
     folder: Path,
     *,
@@ -244,8 +255,12 @@ def load_scene(
     gt: Path | None = None,
     cloud: Path | None = None,
     max_points: int = MAX_POINTS,
+    sparse: bool = False,
 ) -> list[PieceScene]:
-    """All pieces of a result folder, largest first; a PLY file `cloud` stands for the points of the first one."""
+    """All pieces of a result folder, largest first, with their dense clouds, where there are any and not `sparse`.
+
+    A PLY file `cloud` stands for the points of the first one.
+    """
     if max_points < 1:
         raise InputError(f"--max-points must be 1 or more, not {max_points}.")
     recs = load_reconstruction(folder)
@@ -259,7 +274,7 @@ def load_scene(
             evolutions.get(tuple(rec.image_names)),
             Photos(photos, rec.image_names),
             truth,
-            cloud=None if cloud is None or k else _load_cloud(cloud),
+            cloud=_cloud_of(folder, rec, k, cloud, sparse=sparse),
             max_points=max_points,
         )
         for k, rec in enumerate(recs)

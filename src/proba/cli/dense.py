@@ -1,0 +1,73 @@
+"""`proba dense`: depth, normal and standard deviation at every pixel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from proba import api
+from proba.cli.progress import MatchBar
+from proba.dense.dense_depth import DenseOptions, DenseResult
+
+DEFAULTS = DenseOptions()
+FEW = 0.2
+"""Photos with a smaller share of pixels with depth are named."""
+
+
+def main(
+    folder: Annotated[Path, tyro.conf.Positional],
+    /,
+    images: Path | None = None,
+    masks: Path | None = None,
+    max_side: int = DEFAULTS.max_side_px,
+    threads: int | None = None,
+    memory: float | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Find depth, normal and standard deviation at every pixel of the photos of a result, and a dense cloud.
+
+    Every photo is compared with its neighbours, patch by patch. Depths that other photos confirm are fused; where the
+    photos show nothing that can be found again (bare walls, sky, glass, things that move) there is no depth.
+    Writes FOLDER/dense, and the dense cloud as FOLDER/points.ply; the sparse one is kept as FOLDER/points_sparse.ply.
+
+    Args:
+        folder: Folder that `proba run` or `proba solve` wrote, or any with COLMAP models in sparse/0, sparse/1, ...
+        images: Folder of the photos; by default the one that report.json names.
+        masks: Folder of masks named like the photos: white counts, black gets no depth; by default that of the
+            matching.
+        max_side: Longest side of the compared photos, pixels: twice that is four times the work.
+        threads: Processor threads; all by default.
+        memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
+        resume: Keep the photos that an interrupted run has finished.
+        quiet: No progress display.
+    """
+    with MatchBar(quiet=quiet) as bar:
+        results = api.dense_folder(
+            folder, images=images, masks=masks, options=DenseOptions(max_side_px=max_side),
+            threads=threads, memory=memory, resume=resume,
+            observer=bar,
+        )  # fmt: skip
+    for line in describe(results):
+        print(line)
+    print(f"wrote {folder / 'points.ply'} and {folder / 'dense'}")
+
+
+def describe(results: list[DenseResult]) -> list[str]:
+    """What was found, in lines."""
+    lines = []
+    for k, result in enumerate(results):
+        piece = f"piece {k}: " if len(results) > 1 else ""
+        shares = np.array(list(result.shares.values()))
+        lines.append(f"{piece}{len(result.cloud.xyz)} points; depth at {100 * shares.mean():.0f} % of all pixels")
+        few = [f"{name} ({100 * share:.0f} %)" for name, share in result.shares.items() if share < FEW]
+        if few:
+            more = f" and {len(few) - 5} more" if len(few) > 5 else ""
+            lines.append(
+                f"{piece}little depth in {', '.join(few[:5])}{more}: bare, shiny or moving surfaces, or few other "
+                "photos of the same place"
+            )
+    return lines
