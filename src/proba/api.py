@@ -245,7 +245,8 @@ def dense_folder(
     photos = photo_folder(source, names, None if images is None else Path(images))
     white = mask_folder(source, None if masks is None else Path(masks))
     with locked(source):
-        index = begin_dense(source, [fingerprint(piece) for piece in pieces], asdict(options), resume=resume)
+        chosen = {**asdict(options), "masks": white and str(white.resolve())}  # other masks, other depth
+        index = begin_dense(source, [fingerprint(piece) for piece in pieces], chosen, resume=resume)
         results = [
             dense_depth(piece, photos, DensePiece(source, k), options, masks=white, observer=observer)
             for k, piece in enumerate(pieces)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cli"))
 from small_result import write_small_result
 
+from proba.api import dense_folder
+from proba.dense.dense_depth import DenseOptions
+from proba.io.reconstruction_folder import load_reconstruction
 from proba.matches import ImageInfo, Matches
 
 MAX_IMAGES = 2147483647
+DENSE = DenseOptions(max_side_px=64)
+"""The dense depth of `write_dense_result`."""
 
-__all__ = ["npz_arrays", "small_matches", "write_database", "write_small_result"]
+__all__ = ["DENSE", "npz_arrays", "small_matches", "write_database", "write_dense_result", "write_small_result"]
 
 
 def small_matches(n_images: int = 3, n_matches: int = 12) -> Matches:
@@ -79,3 +86,16 @@ def write_database(path: Path, matches: Matches) -> None:
             found = np.concatenate(points[k]).astype(np.float32)
             database.execute("INSERT INTO keypoints VALUES (?, ?, 2, ?)", (k + 1, len(found), found.tobytes()))
         database.commit()
+
+
+def write_dense_result(folder: Path) -> Path:
+    """A result with tiny photos of noise, and dense depth with a few made-up places."""
+    write_small_result(folder, history=False)
+    rng = np.random.default_rng(2)
+    for name in load_reconstruction(folder)[0].image_names:
+        path = folder / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 255, (48, 64, 3), np.uint8)).save(path)
+    (folder / "report.json").write_text(json.dumps({"image_folder": "images", "components": [{"pose_std": {}}]}))
+    dense_folder(folder, options=DENSE)
+    return folder

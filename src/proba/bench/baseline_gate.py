@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +18,10 @@ import numpy as np
 from proba.bench.experiment import Row, RunOptions, grouped, score, table
 from proba.bench.measure import DEFAULT, Source, regime, solve_and_score
 from proba.bench.methods import COLMAP, PROBA, method_rows
-from proba.bench.runner import compute, machine, one_line
+from proba.bench.runner import compute, load_list, machine, one_line
 from proba.errors import InputError
 from proba.io.atomic import atomic_write_text
-from proba.io.reading import read_json, reading
+from proba.io.reading import read_json, reading, real_number
 
 SCENES = ("object", "room")
 QUICK_SETS = ("strecha_herzjesu_p8", "strecha_entry_p10", "middlebury_temple_sparse", "eth3d_pipes")
@@ -77,7 +78,7 @@ def run_gate(out: Path, options: RunOptions, *, resume: bool) -> list[dict]:
     """All rows, computed anew unless `resume`, since those of an older version say nothing of this one."""
     file = out / "gate.json"
     out.mkdir(parents=True, exist_ok=True)
-    stored: list[dict] = read_json(file) if resume and file.is_file() else []
+    stored = load_list(file) if resume else []
     return compute(
         plan(options),
         stored,
@@ -153,15 +154,34 @@ def load_baseline(file: Path, kind: str) -> dict[str, dict]:
     """The numbers of the quick or the full gate."""
     if not file.is_file():
         raise InputError(f"there is no baseline {file}; write one with --update")
-    with reading(file, "a baseline of the gate", "Write it again with --update."):
-        content = read_json(file)
+    with _reading_baseline(file):
+        content = _baseline(file)
         if kind not in content:
             raise InputError(f"{file} has no {kind} baseline; write one with --update")
-        return content[kind]["sets"]
+        sets = content[kind]["sets"]
+        for name, old in sets.items():
+            numbers = [(f"{key} of {name}", old[key][what]) for key in AREAS for what in ("mean", "scatter")]
+            numbers += [(f"{key} of {name}", old[key]) for key in ("posed", "time_ratio") if key in ("posed", *old)]
+            for what, value in numbers:
+                real_number(value, what)
+        return sets
 
 
 def save_baseline(file: Path, kind: str, summary: dict[str, dict], threads: int) -> None:
     """Rewrite the numbers of one kind; the other stays."""
-    content = read_json(file) if file.is_file() else {}
+    content = _baseline(file) if file.is_file() else {}
     content[kind] = {"machine": machine(threads), "sets": summary}
     atomic_write_text(file, json.dumps(content, indent=1) + "\n")
+
+
+def _baseline(file: Path) -> dict:
+    """Both kinds of a baseline."""
+    with _reading_baseline(file):
+        content = read_json(file)
+        if not isinstance(content, dict):
+            raise ValueError("it is no object")
+        return content
+
+
+def _reading_baseline(file: Path) -> AbstractContextManager[None]:
+    return reading(file, "a baseline of the gate", "Write it again with --update (after removing it).")

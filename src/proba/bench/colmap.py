@@ -13,6 +13,7 @@ import pycolmap
 
 from proba.io.atomic import atomic_write_text
 from proba.io.colmap import read_colmap
+from proba.io.reading import read_json, reading
 from proba.reconstruction import Reconstruction
 
 START_FOCAL = 1.2
@@ -54,7 +55,8 @@ def cached_database(
         seconds = colmap_database(images, partial, camera_model=camera_model, shared=shared, threads=threads)
         atomic_write_text(timing, json.dumps(seconds))
         partial.rename(database)
-    return database, json.loads(timing.read_text())
+    with reading(timing, "a file of times", f"Remove it and {database}."):
+        return database, read_json(timing)
 
 
 def map_colmap(

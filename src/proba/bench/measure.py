@@ -15,6 +15,7 @@ from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth
 from proba.io.matches_h5 import load_matches
+from proba.io.reading import read_json, reading
 from proba.matches import Matches
 from proba.matching import MatchOptions, match_folder
 from proba.pipeline import SolveOptions, solve_matches
@@ -97,4 +98,8 @@ def cached_matches(
         begin = time.perf_counter()
         match_folder(images, file, MatchOptions(matcher=matcher), jobs=threads)
         atomic_write_text(timing, json.dumps({"match": time.perf_counter() - begin}))
-    return load_matches(file), json.loads(timing.read_text()) if timing.exists() else {}
+    matches = load_matches(file)
+    if not timing.exists():
+        return matches, {}
+    with reading(timing, "a file of times", f"Remove it and {file}."):
+        return matches, read_json(timing)

@@ -18,7 +18,7 @@ from proba._version import __version__
 from proba.bench.experiment import RunOptions
 from proba.bench.experiments import EXPERIMENTS, load_experiment
 from proba.bench.experiments.aggregate import by_dataset, by_set
-from proba.bench.runner import holds, machine, page, run, wanted_rows, write_page
+from proba.bench.runner import holds, machine, page, reading_rows, run, wanted_rows, write_page
 from proba.errors import InputError
 from proba.io.atomic import atomic_file, atomic_write_text
 
@@ -78,7 +78,8 @@ def write_results(out: Path, page_file: Path, options: RunOptions) -> None:
                 shutil.copyfileobj(source, file)
         else:
             (pictures / picture.name).unlink(missing_ok=True)
-        parts.append(page(experiment, rows, (PICTURES / picture.name).as_posix() if shown else None))
+        with reading_rows(out / f"{name}.json"):
+            parts.append(page(experiment, rows, (PICTURES / picture.name).as_posix() if shown else None))
     atomic_write_text(page_file, "\n".join([head(options, gaps), *parts]))
 
 

@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,27 @@ def load_rows(file: Path) -> list[dict]:
     """Finished rows of an experiment, none without its file."""
     if not file.is_file():
         return []
-    with reading(file, "rows of an experiment", "Remove it to compute them again."):
-        content = read_json(file)
-        rows = content["rows"]
-        if not all(isinstance(row, dict) for row in rows):
-            raise ValueError("a row is no object")
-        return rows
+    with reading_rows(file):
+        return _objects(read_json(file)["rows"])
+
+
+def load_list(file: Path | None) -> list[dict]:
+    """Finished rows in a plain list, none without a file."""
+    if file is None or not file.is_file():
+        return []
+    with reading_rows(file):
+        return _objects(read_json(file))
+
+
+def reading_rows(file: Path) -> AbstractContextManager[None]:
+    """For whatever reads rows of a file or makes a table of them: rows that cannot be used are the file's fault."""
+    return reading(file, "rows of an experiment", "Remove it to compute them again.")
+
+
+def _objects(rows: object) -> list[dict]:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError("it is no list of objects")
+    return rows
 
 
 def compute(
@@ -99,14 +115,15 @@ def run_list(
     plan: Sequence[Row], file: Path | None, *, line: Callable[[dict], str], markdown: Callable[[list[dict]], str]
 ) -> list[dict]:
     """Rows in a plain JSON list (or nowhere), a line on the terminal for each, and a table beside the file."""
-    stored: list[dict] = json.loads(file.read_text()) if file and file.exists() else []
+    stored = load_list(file)
 
     def save(rows: list[dict]) -> None:
         if file:
             atomic_write_text(file, json.dumps(rows, indent=1))
 
     rows = compute(plan, stored, save, say=lambda row: print(line(row), flush=True))
-    text = markdown(rows)
+    with reading_rows(file) if file else nullcontext():
+        text = markdown(rows)
     print("\n" + text)
     if file:
         atomic_write_text(file.with_suffix(".md"), text)
@@ -160,9 +177,11 @@ def write_page(experiment: Experiment, rows: list[dict], out: Path) -> None:
     """NAME.md and, where a row has succeeded, NAME.png."""
     picture = out / f"{experiment.name}.png"
     good = [row for row in rows if "error" not in row]
-    if good:
-        experiment.draw(good, picture)
-    atomic_write_text(out / f"{experiment.name}.md", page(experiment, rows, picture.name if good else None))
+    with reading_rows(out / f"{experiment.name}.json"):
+        if good:
+            experiment.draw(good, picture)
+        text = page(experiment, rows, picture.name if good else None)
+    atomic_write_text(out / f"{experiment.name}.md", text)
 
 
 def page(experiment: Experiment, rows: list[dict], picture: str | None) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json as json_module
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+from proba.bench.runner import load_list, reading_rows
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.pipeline import SolveOptions, solve_matches
@@ -41,11 +43,12 @@ def run_one(scene: str, seed: int, outliers: float) -> dict:
 
 def main(json: Path | None, *, scenes, seeds, outliers) -> list[dict]:
     """Run all combinations, print a table, and continue a list that the file already holds."""
-    runs: list[dict] = json_module.loads(json.read_text()) if json and json.exists() else []
-    done = {(run["scene"], run["seed"], run["outliers"]) for run in runs}
+    runs = load_list(json)
+    with reading_rows(json) if json else nullcontext():
+        done = {(run["scene"], run["seed"], run["outliers"]) for run in runs}
+        before = "".join(_row(run) + "\n" for run in runs)
     print(HEADER)
-    for run in runs:
-        print(_row(run))
+    print(before, end="")
     for scene in scenes:
         for seed in seeds:
             for share in outliers:

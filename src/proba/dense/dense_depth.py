@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,7 @@ from proba.io.images import UNREADABLE, mask_files, mask_of_photo, read_reduced
 from proba.io.npz import read_npz, write_npz
 from proba.io.pinhole import pinhole, resized, warped
 from proba.io.ply import write_ply
+from proba.io.reading import reading
 from proba.point_cloud import Cloud
 from proba.reconstruction import Camera, Reconstruction
 
@@ -218,7 +220,15 @@ def _coarse(source: _Source, n: int, others: list[int]) -> dict[str, np.ndarray]
 
 
 def _read_planes(path: Path) -> dict[str, np.ndarray]:
-    return read_npz(path)
+    with _reading_work(path):
+        file = read_npz(path)
+        if file["planes"].shape[2:] != (3,) or file["bounds"].shape != (2,):
+            raise ValueError("its planes have another shape")
+        return file
+
+
+def _reading_work(path: Path) -> AbstractContextManager[None]:
+    return reading(path, "what an interrupted run has left", "Run again without --resume.")
 
 
 def _fine(source: _Source, coarse: _Kept, n: int, others: list[int]) -> dict[str, np.ndarray]:
@@ -252,8 +262,11 @@ def plane_normals(planes: np.ndarray, camera: Camera) -> np.ndarray:  # [h, w, 3
 
 
 def _read_maps(path: Path) -> PhotoMaps:
-    file = read_npz(path)
-    height, width = file["rho"].shape
-    camera = Camera(model="PINHOLE", width=width, height=height, params=file["params"])
-    names = ("rho", "sigma", "normal", "slope", "support", "rgb")
-    return PhotoMaps(camera=camera, **{name: file[name] for name in names})
+    with _reading_work(path):
+        file = read_npz(path)
+        height, width = file["rho"].shape
+        camera = Camera(model="PINHOLE", width=width, height=height, params=file["params"])
+        maps = {name: file[name] for name in ("rho", "sigma", "normal", "slope", "support", "rgb")}
+        if any(values.shape[:2] != (height, width) for values in maps.values()):
+            raise ValueError("its maps differ in size")
+        return PhotoMaps(camera=camera, **maps)

@@ -128,6 +128,7 @@ def begin_dense(result: Path, cameras: list[str], options: dict, *, resume: bool
     index = {"form": FORM, "options": options, "cameras": cameras, "done": False}
     before = read_index(result) if resume else None
     if before is None or any(before.get(key) != value for key, value in index.items() if key != "done"):
+        (result / FOLDER / INDEX).unlink(missing_ok=True)  # first: what is half removed must not pass for whole
         shutil.rmtree(result / FOLDER, ignore_errors=True)
     _write_index(result, index)
     return index
