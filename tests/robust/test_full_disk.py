@@ -11,14 +11,20 @@ import numpy as np
 import pytest
 from mutations import snapshot
 from PIL import Image
-from samples import npz_arrays, small_matches, write_small_result
+from samples import DENSE, npz_arrays, small_matches, write_dense_result, write_small_result
 
+from proba.api import dense_folder
+from proba.bench.charts import bars
+from proba.bench.experiment import Experiment, Row, RunOptions, table
+from proba.bench.runner import run, run_list
 from proba.cli import main
 from proba.errors import ProbaError, StorageError
 from proba.export import Format
 from proba.io.atomic import all_or_nothing, atomic_file, atomic_write_text
+from proba.io.dense_folder import DensePiece
 from proba.io.ground_truth import load_ground_truth, save_ground_truth
 from proba.io.matches_h5 import load_matches, save_matches
+from proba.io.ply import write_ply
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.synthetic import make_scene
 from proba.synthetic.render import render_images
@@ -72,6 +78,16 @@ def result(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory):
+    """A result with dense depth and a cloud that a surface can be laid through."""
+    folder = write_dense_result(tmp_path_factory.mktemp("dense") / "result")
+    ball = np.random.default_rng(0).normal(size=(1000, 3))
+    ball /= np.linalg.norm(ball, axis=1, keepdims=True)
+    write_ply(DensePiece(folder, 0).cloud, ball, np.full(ball.shape, 90, np.uint8), np.full(len(ball), 0.01), ball)
+    return folder
+
+
 def import_npz(result, out):
     main(["import", str(result / "m.npz"), "--out", str(out / "m.h5")])
 
@@ -82,8 +98,28 @@ def align_in_place(result, out):
     main(["align", str(out), "--up", "x"])
 
 
+def dense_in_place(result, out):
+    if not out.exists():
+        shutil.copytree(result, out)
+        shutil.rmtree(out / "dense")
+    dense_folder(out, options=DENSE, threads=1, resume=True)
+
+
 def export_to(target):
     return lambda result, out: main(["export", str(result), "--to", target, "--out", str(out)])
+
+
+def squared(number):
+    return {"square": number**2}
+
+
+ROWS = [Row(settings={"number": number, "seed": 0}, work=squared, arguments=(number,)) for number in (1, 2, 3)]
+TOY = Experiment(
+    name="toy", title="A toy", about="Squares.", quoted=(), plan=lambda options: ROWS,
+    tables=lambda rows: table(("number", "square"), [(row["number"], row["square"]) for row in rows]),
+    draw=lambda rows, path: bars(path, ["x"], {str(row["number"]): [row["square"]] for row in rows}, ylabel="y"),
+    fresh=False,
+)  # fmt: skip
 
 
 SMALL_FILM = ["--width", "96", "--height", "64", "--fps", "4", "--seconds", "1", "--ending", "0.5", "--quiet"]
@@ -99,7 +135,10 @@ WRITERS = {
     "truth": lambda r, out: save_ground_truth(load_ground_truth(r / "gt.json"), out / "gt.json"),
     "photos": lambda r, out: render_images(make_scene("object", n_images=1, width=64, height=48), out),
     **{f"export {target}": export_to(target) for target in get_args(Format)},
+    "rows": lambda r, out: run(TOY, out, RunOptions()),
+    "list": lambda r, out: run_list(ROWS, out / "list.json", line=str, markdown=str),
 }
+OF_DENSE = {"dense": dense_in_place, **{f"dense {to}": export_to(to) for to in ("mesh", "depth", "nerfstudio", "ply")}}
 
 
 @pytest.mark.parametrize("name", WRITERS)
