@@ -18,6 +18,13 @@ def exact_reconstruction(
         "PINHOLE": [focal, 1.02 * focal, 322.5, 238.0],
         "SIMPLE_RADIAL": [focal, 322.5, 238.0, -0.08],
         "RADIAL": [focal, 322.5, 238.0, -0.08, 0.02],
+        "OPENCV": [focal, 1.02 * focal, 322.5, 238.0, -0.08, 0.02, 0.001, -0.002],
+        "FULL_OPENCV": [focal, 1.02 * focal, 322.5, 238.0, 0.2, -0.1, 0.001, -0.002, 0.03, 0.3, -0.05, 0.02],
+        "OPENCV_FISHEYE": [0.6 * focal, 0.61 * focal, 322.5, 238.0, 0.02, -0.01, 0.003, -0.0005],
+        "THIN_PRISM_FISHEYE": [
+            *(0.6 * focal, 0.61 * focal, 322.5, 238.0, 0.02, -0.01),
+            *(0.001, -0.002, 0.003, -0.0005, 0.001, 0.002),
+        ],
     }
     cameras = [Camera(model=model, width=640, height=480, params=np.array(params[model])) for model in models]
     xyz = scene.sample_points(24, 18)

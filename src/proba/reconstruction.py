@@ -21,7 +21,7 @@ class Camera:
     """Intrinsics in COLMAP's conventions: model name and parameter order, original pixels."""
 
     model: str
-    """SIMPLE_PINHOLE (f, cx, cy), PINHOLE (fx, fy, cx, cy), SIMPLE_RADIAL (f, cx, cy, k), RADIAL (..., k1, k2)."""
+    """One of `proba.geometry.camera.MODELS`, from SIMPLE_PINHOLE to FULL_OPENCV and THIN_PRISM_FISHEYE."""
     width: int
     height: int
     params: np.ndarray  # [P] float64
@@ -35,26 +35,48 @@ class Camera:
 
     @property
     def focal_px(self) -> np.ndarray:  # [2] fx, fy
-        return self.params[[0, 1]] if self.model == "PINHOLE" else self.params[[0, 0]]
+        return self.params[[0, 0]] if lens.has_one_focal(self.model) else self.params[:2]
 
     @property
     def principal_point_px(self) -> np.ndarray:  # [2] cx, cy
-        return self.params[2:4] if self.model == "PINHOLE" else self.params[1:3]
+        return self.params[1:3] if lens.has_one_focal(self.model) else self.params[2:4]
+
+    @property
+    def is_fisheye(self) -> bool:
+        """Whether depth is the distance from the camera, since z says nothing of what lies beside or behind it."""
+        return lens.is_fisheye(self.model)
 
     @property
     def fov_deg(self) -> float:
-        """Field of view along the longest side."""
+        """Field of view along the longest side; of a perspective lens by its focal length."""
+        if self.is_fisheye:
+            across = np.array([self.width, 0.0] if self.width >= self.height else [0.0, self.height]) / 2
+            edges = np.array([[self.width, self.height]]) / 2 + np.outer([-1, 1], across)  # [2, 2]
+            return float(np.degrees(np.linalg.norm(self.plane(edges), axis=1).sum()))
         focal_px = self.focal_px[0 if self.width >= self.height else 1]
         return float(lens.fov_from_focal(focal_px, max(self.width, self.height)))
 
     def project(self, points_cam: np.ndarray) -> np.ndarray:
-        """Pixels [..., 2] of points [..., 3] in the camera's frame; NaN behind it."""
+        """Pixels [..., 2] of points [..., 3] in the camera's frame; NaN where the lens does not see them."""
         return lens.project(self.model, self.params, points_cam)
 
+    def plane(self, xy: np.ndarray) -> np.ndarray:
+        """Places [..., 2] on the plane of the lens of pixels [..., 2], distortion undone."""
+        return lens.plane_of_pixels(self.model, self.params, xy)
+
     def rays(self, xy: np.ndarray) -> np.ndarray:
-        """Homogeneous rays (x/z, y/z, 1) [..., 3] of pixels [..., 2], distortion undone."""
-        ray = lens.unproject(self.model, self.params, xy)
-        return np.concatenate([ray, np.ones_like(ray[..., :1])], axis=-1)
+        """Rays [..., 3] of pixels [..., 2], distortion undone; depth times a ray is a point.
+
+        Homogeneous, (x/z, y/z, 1), where depth is z; unit directions of a fisheye, where depth is the distance.
+        """
+        plane = self.plane(xy)
+        if self.is_fisheye:
+            return lens.directions(plane, True)
+        return np.concatenate([plane, np.ones_like(plane[..., :1])], axis=-1)
+
+    def depths(self, points_cam: np.ndarray) -> np.ndarray:
+        """Depths [...] of points [..., 3] in the camera's frame: z, or the distance of a fisheye."""
+        return np.linalg.norm(points_cam, axis=-1) if self.is_fisheye else np.asarray(points_cam)[..., 2]
 
 
 @dataclass(kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from proba.geometry.camera import undistort
 from proba.geometry.epipolar import epipolar_lines, in_front
 from proba.io.ground_truth import GroundTruth
 from proba.matches import ImageInfo, Matches, PairMatches
@@ -39,7 +38,7 @@ def compare_with_truth(matches: Matches, truth: GroundTruth) -> dict:
 
 def epipolar_errors_px(pair: PairMatches, truth: GroundTruth, one: int, other: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean distance [M] to the true epipolar lines of both images, and which points [M] lie in front of both."""
-    rays_i, rays_j = _rays(truth, one, pair.points_i), _rays(truth, other, pair.points_j)  # [M, 3]
+    rays_i, rays_j = truth.rays(one, pair.points_i), truth.rays(other, pair.points_j)  # [M, 3]
     j_from_i = truth.cam_from_world[other] @ np.linalg.inv(truth.cam_from_world[one])
     rotation, shift = j_from_i[:3, :3], j_from_i[:3, 3]
     if np.linalg.norm(shift) < 1e-6 * np.abs(truth.centres - truth.centres.mean(axis=0)).max():
@@ -59,11 +58,3 @@ def grid_share(points: np.ndarray, image: ImageInfo) -> float:
     """Share of the cells of a 64 x 64 grid over the image that hold a match."""
     cell = np.clip(points / [image.width, image.height] * GRID, 0, GRID - 1).astype(np.int64)  # [M, 2]
     return len(np.unique(cell, axis=0)) / GRID**2
-
-
-def _rays(truth: GroundTruth, camera: int, points: np.ndarray) -> np.ndarray:  # [M, 3]
-    fx, fy, cx, cy = truth.intrinsics[camera]
-    plane = (points.astype(np.float64) - [cx, cy]) / [fx, fy]  # [M, 2]
-    if truth.distortion is not None:
-        plane = undistort(plane, *truth.distortion[camera])
-    return np.column_stack([plane, np.ones(len(plane))])

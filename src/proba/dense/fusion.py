@@ -86,7 +86,7 @@ def _confirmed(
         in_camera = xyz @ pose[:3, :3].T + pose[:3, 3]  # [K, 3]
         xy = camera.project(in_camera)  # [K, 2]
         inside = np.flatnonzero(((xy > 0) & (xy < [camera.width, camera.height])).all(axis=1))  # NaN is outside
-        ratio = in_camera[inside, 2] / depth_at(reconstruction, j, xy[inside])[0]
+        ratio = camera.depths(in_camera[inside]) / depth_at(reconstruction, j, xy[inside])[0]
         agreeing[inside] += np.abs(ratio - 1) < options.agreement
         seen_through[inside] += ratio < 1 - options.agreement
     return (agreeing >= options.min_agreeing) & (agreeing > seen_through)

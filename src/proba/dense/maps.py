@@ -40,7 +40,10 @@ def pixel_grid(camera: Camera, step_px: float) -> tuple[np.ndarray, int, int]:
 
 
 def depth_at(reconstruction: Reconstruction, image: int, xy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Depth (z) and its standard deviation [K], in scene units, at pixels `xy` [K, 2] of one image, corner0.5."""
+    """Depth and its standard deviation [K], in scene units, at pixels `xy` [K, 2] of one image, corner0.5.
+
+    Depth is z, or the distance from a fisheye.
+    """
     log_depth, log_variance = maps_of(reconstruction)
     camera = reconstruction.cameras[reconstruction.camera_of_image[image]]
     relative = np.asarray(xy, np.float64) / [camera.width, camera.height]  # [K, 2]
@@ -64,8 +67,7 @@ def fit_maps(reconstruction: Reconstruction) -> tuple[np.ndarray, np.ndarray]:
     from proba.threads import in_parallel  # viewers, which only read maps, need not wait for torch and numba
 
     points = reconstruction.points
-    pose = reconstruction.cam_from_world[points.obs_image]  # [K, 4, 4]
-    depth = np.einsum("ki,ki->k", pose[:, 2, :3], points.xyz[points.obs_point]) + pose[:, 2, 3]  # [K]
+    depth = observed_depths(reconstruction)  # [K]
     sizes = np.array([[camera.width, camera.height] for camera in reconstruction.cameras], np.float64)  # [C, 2]
     relative = points.obs_xy / sizes[reconstruction.camera_of_image[points.obs_image]]  # [K, 2]
     front = depth > 0
@@ -83,6 +85,18 @@ def fit_maps(reconstruction: Reconstruction) -> tuple[np.ndarray, np.ndarray]:
 
     in_parallel(fit, range(len(log_depth)))
     return log_depth.astype(np.float32), log_variance.astype(np.float32)
+
+
+def observed_depths(reconstruction: Reconstruction) -> np.ndarray:
+    """Depth [K] of each observation's point in its camera: z, or the distance from a fisheye."""
+    points = reconstruction.points
+    pose, xyz = reconstruction.cam_from_world[points.obs_image], points.xyz[points.obs_point]  # [K, 4, 4], [K, 3]
+    fisheye = np.array([camera.is_fisheye for camera in reconstruction.cameras], bool)  # [C]
+    z = np.einsum("ki,ki->k", pose[:, 2, :3], xyz) + pose[:, 2, 3]  # [K]
+    if not fisheye.any():
+        return z
+    distance = np.linalg.norm(xyz - reconstruction.centres[points.obs_image], axis=1)  # [K]
+    return np.where(fisheye[reconstruction.camera_of_image[points.obs_image]], distance, z)
 
 
 def _previous_maps(reconstruction: Reconstruction, typical: float) -> tuple[np.ndarray, np.ndarray]:

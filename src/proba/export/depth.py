@@ -1,6 +1,6 @@
 """Depth and its standard deviation for every image as files: npy and EXR hold scene units, PNG 16-bit counts.
 
-OUT/depth/NAME.npy, OUT/sigma/NAME.npy (or .png, .exr)   z, not distance; NAME with its own suffix
+OUT/depth/NAME.npy, OUT/sigma/NAME.npy (or .png, .exr)   z, of a fisheye the distance; NAME with its own suffix
 OUT/normal/NAME.npy (or .png)   of dense depth
 OUT/depth.json   for each image: files, size, intrinsics of the map, and for PNG `units_per_count`
 """
@@ -65,7 +65,7 @@ def write_depth(
             _write_normals(folder / entry["normal"], normal)
         images[name] = entry
     content = {
-        "depth": "z in the camera's frame, scene units",
+        "depth": "z in the camera's frame, of a fisheye the distance from it, scene units",
         "sigma": "standard deviation of the depth, scene units",
         **({} if dense is None else {"normal": NORMALS_TEXT}),
         "pixel_convention": "corner0.5",

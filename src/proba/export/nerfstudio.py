@@ -14,13 +14,16 @@ Pixels are as in COLMAP, first centre at (0.5, 0.5), and so are k1 and k2.
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
 
+from proba.errors import InputError
 from proba.export.depth import depth_maps
 from proba.export.photo_files import LinkMode, PhotoSource, add_photo, any_masks, exported_name, save_mask
 from proba.geometry.axes import OPENGL_FROM_OPENCV
+from proba.geometry.camera import K1, K2, K3, K4, K5, K6, P1, P2, SX, SY, widened
 from proba.io.atomic import atomic_file, atomic_write_text
 from proba.io.dense_folder import DensePiece
 from proba.io.names import safe_relative_path
@@ -59,7 +62,7 @@ def write_nerfstudio(
         own = {} if shared else lenses[reconstruction.camera_of_image[n]]
         frames.append({**files, "image_name": name, **own, "transform_matrix": world_from_cam[n].tolist()})
     content = {
-        "camera_model": "OPENCV",
+        "camera_model": _model_name(reconstruction.cameras),
         **shared,
         **({"orientation_override": "none"} if reconstruction.up == "z" else {}),
         "applied_transform": np.eye(4)[:3].tolist(),
@@ -99,7 +102,26 @@ def _mask(source: PhotoSource, name: str) -> np.ndarray:  # [h, w] bool
 
 def _lens(camera: Camera) -> dict[str, float | int]:
     (fx, fy), (cx, cy) = camera.focal_px.tolist(), camera.principal_point_px.tolist()
-    radial: list[float] = camera.params[3:].tolist() if camera.model in ("SIMPLE_RADIAL", "RADIAL") else []
-    k1, k2, *_ = [*radial, 0.0, 0.0]
+    columns = widened(camera.model, camera.params)
+    if camera.is_fisheye:
+        bent = dict(zip(("k1", "k2", "k3", "k4"), columns[[K1, K2, K3, K4]].tolist(), strict=True))
+    else:
+        names = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")[: 8 if columns[[K3, K4, K5, K6]].any() else 4]
+        bent = dict(zip(names, columns[K1 : K1 + len(names)].tolist(), strict=True))
     size = {"w": camera.width, "h": camera.height}
-    return {**size, "fl_x": fx, "fl_y": fy, "cx": cx, "cy": cy, "k1": k1, "k2": k2, "p1": 0.0, "p2": 0.0}
+    return {**size, "fl_x": fx, "fl_y": fy, "cx": cx, "cy": cy, **bent}
+
+
+def _model_name(cameras: list[Camera]) -> str:
+    """nerfstudio has one model for all photos; prisms it does not know."""
+    if not any(camera.is_fisheye for camera in cameras):
+        return "OPENCV"
+    if not all(camera.is_fisheye for camera in cameras):
+        raise InputError(
+            "nerfstudio takes fisheye photos or others, not both together. "
+            "Export with --to colmap-undistorted, or solve the two kinds apart."
+        )
+    bent = np.array([widened(camera.model, camera.params) for camera in cameras])  # [C, 12]
+    if bent[:, [P1, P2, SX, SY]].any():
+        warnings.warn("nerfstudio knows no prisms: p1, p2, sx1 and sy1 are left out of transforms.json", stacklevel=4)
+    return "OPENCV_FISHEYE"

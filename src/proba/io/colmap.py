@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from proba.errors import InputError
+from proba.geometry.camera import MODELS as LENSES
 from proba.io.colmap_model import (
     KEYPOINT,
     MODEL_IDS,
@@ -25,8 +26,6 @@ from proba.io.colmap_writer import write_model
 from proba.io.names import safe_relative_path
 from proba.io.reading import reading
 from proba.reconstruction import Camera, Points, Reconstruction
-
-KEPT_MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 
 
 def write_colmap(reconstruction: Reconstruction, folder: str | Path, *, text: bool = False) -> None:
@@ -89,7 +88,7 @@ def read_colmap(folder: str | Path) -> Reconstruction:
 
 def _camera(camera: ColmapCamera) -> Camera:
     name, params = camera.model.name, camera.params
-    if name not in KEPT_MODELS:
+    if name not in LENSES:
         warnings.warn(f"Camera model {name} is read as PINHOLE, without its distortion.", stacklevel=3)
         name, params = "PINHOLE", camera.pinhole
     return Camera(model=name, width=camera.width, height=camera.height, params=np.array(params, np.float64))

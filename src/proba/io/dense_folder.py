@@ -52,12 +52,14 @@ class DepthMap:
 
     def at(self, original: Camera, xy: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Depth and deviation [K] and normal [K, 3] at pixels [K, 2] of the photo itself, nearest samples; 0: none."""
-        place = np.floor(self.camera.project(original.rays(xy)))  # [K, 2]
+        rays = original.rays(xy)  # [K, 3]
+        place = np.floor(self.camera.project(rays))  # [K, 2]
         height, width = self.depth.shape
         inside = ((place >= 0) & (place < [width, height])).all(axis=1)  # NaN is outside
         column, row = np.where(inside[:, None], place, 0).astype(int).T
         normal = self.normal[row, column] / 127.0
-        depth, sigma = (np.where(inside, values[row, column], 0.0) for values in (self.depth, self.sigma))
+        longer = 1 / np.where(inside, rays[:, 2], 1.0)  # a fisheye's depth is a distance; other rays have a z of 1
+        depth, sigma = (np.where(inside, values[row, column] * longer, 0.0) for values in (self.depth, self.sigma))
         return depth, sigma, np.where((depth > 0)[:, None], normal, 0.0)
 
     def world_points(self, cam_from_world: np.ndarray) -> np.ndarray:

@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from proba.errors import InputError
-from proba.geometry.camera import undistort
+from proba.geometry import camera as lens
 from proba.io.atomic import atomic_write_text
-from proba.io.colmap_model import read_model
+from proba.io.colmap_model import ColmapCamera, read_model
 from proba.io.names import check_name
 from proba.io.ply import read_ply, write_ply
 from proba.io.reading import MAX_COORDINATE, MAX_SIDE_PX, read_json, reading, whole_numbers
@@ -40,7 +40,8 @@ class GroundTruth:
     metres_per_unit: float | None = None
     """Length of one world unit; None where the world has no known scale."""
     points: np.ndarray | None = None  # [P, 3] float64, world units
-    distortion: np.ndarray | None = None  # [N, 5] float64, OpenCV's k1 k2 p1 p2 k3
+    distortion: np.ndarray | None = None  # [N, 5 to 8] float64, k1 k2 p1 p2 k3 k4 and k5 k6 or sx sy
+    fisheye: np.ndarray | None = None  # [N] bool, whether the lens is one; None: none is
     depth_paths: list[Path | None] | None = None
     """One 16-bit depth image for each image, None where it has none."""
     depth_units_per_count: float = 1.0
@@ -52,6 +53,23 @@ class GroundTruth:
         n = len(self.names)
         assert self.cam_from_world.shape == (n, 4, 4), self.cam_from_world.shape
         assert self.intrinsics.shape == (n, 4), self.intrinsics.shape
+
+    def rays(self, n: int, xy: np.ndarray) -> np.ndarray:
+        """Rays [..., 3] of pixels [..., 2] of an image: homogeneous (x/z, y/z, 1), or unit directions of a fisheye."""
+        columns, fisheye = self.lens(n)
+        plane = (np.asarray(xy, np.float64) - columns[2:4]) / columns[:2]
+        plane = lens.undistorted(plane, columns, fisheye)
+        if fisheye:
+            return lens.directions(plane, True)
+        return np.concatenate([plane, np.ones_like(plane[..., :1])], axis=-1)
+
+    def lens(self, n: int) -> tuple[np.ndarray, bool]:
+        """Columns [12] of the lens of an image (`proba.geometry.camera`), and whether it is a fisheye."""
+        columns = np.zeros(lens.WIDTH)
+        columns[:4] = self.intrinsics[n]
+        if self.distortion is not None:
+            columns[4 : 4 + self.distortion.shape[1]] = self.distortion[n]
+        return columns, self.fisheye is not None and bool(self.fisheye[n])
 
     @property
     def centres(self) -> np.ndarray:  # [N, 3]
@@ -89,7 +107,10 @@ def save_ground_truth(truth: GroundTruth, path: str | Path) -> None:
         fx, fy, cx, cy = truth.intrinsics[n].tolist()
         rotation, translation = truth.cam_from_world[n, :3, :3].tolist(), truth.cam_from_world[n, :3, 3].tolist()
         size = {"width": int(truth.width[n]), "height": int(truth.height[n])}
-        cameras.append({"image": name, **size, "fx": fx, "fy": fy, "cx": cx, "cy": cy, "R": rotation, "t": translation})
+        entry = {"image": name, **size, "fx": fx, "fy": fy, "cx": cx, "cy": cy, "R": rotation, "t": translation}
+        columns, fisheye = truth.lens(n)
+        bent = {"dist": columns[4:].tolist()} if columns[4:].any() else {}
+        cameras.append({**entry, **bent, **({"lens": "fisheye"} if fisheye else {})})
     content: dict = {
         "convention": "x_cam = R @ X_world + t; camera axes x right, y down, z forward",
         "pixel_convention": "corner0.5",
@@ -167,12 +188,9 @@ def _lift_depth(truth: GroundTruth, n: int, max_points: int) -> np.ndarray:  # [
     rows, columns = np.nonzero(depth > 0)
     step = max(1, -(-len(rows) // max(max_points, 1)))
     rows, columns = rows[::step], columns[::step]
-    fx, fy, cx, cy = depth_lens(truth, n, depth.shape)
-    rays = (np.stack([columns, rows], axis=1) + 0.5 - [cx, cy]) / [fx, fy]  # [P, 2]
-    if truth.distortion is not None and truth.depth_focal_px is None:
-        rays = undistort(rays, *truth.distortion[n])
-    z = depth[rows, columns]
-    in_camera = np.column_stack([rays * z[:, None], z])  # [P, 3]
+    distorted = replace(truth, intrinsics=np.tile(depth_lens(truth, n, depth.shape), (len(truth.names), 1)))
+    plain = distorted if truth.depth_focal_px is None else replace(distorted, distortion=None, fisheye=None)
+    in_camera = plain.rays(n, np.stack([columns, rows], axis=1) + 0.5) * depth[rows, columns, None]  # [P, 3]
     pose = truth.cam_from_world[n]
     return (in_camera - pose[:3, 3]) @ pose[:3, :3]
 
@@ -203,7 +221,8 @@ def _from_gt_json(content: dict, folder: Path) -> GroundTruth:
     intrinsics[:, 2:] += shifts[convention]
     units = str(content.get("units", ""))
     depth_scale = re.search(r"depth[^;]*/\s*([\d.]+)", units)  # "metres; depth png uint16 /5000"
-    distortion = np.array([(list(c.get("dist") or []) + [0.0] * 5)[:5] for c in cameras], np.float64)  # [N, 5]
+    distortion = np.array([(list(c.get("dist") or []) + [0.0] * 8)[:8] for c in cameras], np.float64)  # [N, 8]
+    fisheye = np.array([c.get("lens") == "fisheye" for c in cameras])
     depth = [folder / check_name(c["depth"]) if c.get("depth") else None for c in cameras]
     return GroundTruth(
         names=[c["image"] for c in cameras],
@@ -214,6 +233,7 @@ def _from_gt_json(content: dict, folder: Path) -> GroundTruth:
         metres_per_unit=_metres_per_unit(units),
         points=read_ply(folder / check_name(content["cloud"]))["xyz"] if content.get("cloud") else None,
         distortion=distortion if distortion.any() else None,
+        fisheye=fisheye if fisheye.any() else None,
         depth_paths=depth if any(depth) else None,
         depth_units_per_count=1 / float(depth_scale.group(1)) if depth_scale else 1.0,
     )
@@ -227,14 +247,18 @@ def _from_nerfstudio(content: dict, folder: Path) -> GroundTruth:
     world_from_cam = np.array([frame["transform_matrix"] for frame in frames], np.float64)  # [N, 3 or 4, 4]
     rotation = world_from_cam[:, :3, :3] * [1, -1, -1]  # columns are the camera's axes in the world
     translation = -np.einsum("nji,nj->ni", rotation, world_from_cam[:, :3, 3])
-    intrinsics, sizes = zip(*(_nerfstudio_lens({**content, **frame}, folder) for frame in frames), strict=True)
+    lenses, sizes = zip(*(_nerfstudio_lens({**content, **frame}, folder) for frame in frames), strict=True)
     width, height = np.array(sizes).T
+    columns = np.array([columns for columns, _ in lenses])  # [N, 12]
+    fisheye = np.array([fisheye for _, fisheye in lenses])
     return GroundTruth(
         names=[_frame_name(frame) for frame in frames],
         cam_from_world=rigid(rotation.transpose(0, 2, 1), translation),
-        intrinsics=np.array(intrinsics, np.float64),
+        intrinsics=columns[:, :4],
         width=width,
         height=height,
+        distortion=columns[:, 4:] if columns[:, 4:].any() else None,
+        fisheye=fisheye if fisheye.any() else None,
     )
 
 
@@ -245,14 +269,25 @@ def _frame_name(frame: dict) -> str:
     return "/".join(part for part in parts if part not in ("..", "/"))
 
 
-def _nerfstudio_lens(entry: dict, folder: Path) -> tuple[list[float], tuple[int, int]]:
+def _nerfstudio_lens(entry: dict, folder: Path) -> tuple[tuple[np.ndarray, bool], tuple[int, int]]:
+    """Columns [12] and whether it is a fisheye; width and height."""
     if "w" in entry and "h" in entry:
         width, height = int(entry["w"]), int(entry["h"])
     else:
         width, height = image_size(folder / entry["file_path"])
     angle = entry.get("camera_angle_x")  # Blender's files give the field of view instead
     fx = float(entry["fl_x"]) if "fl_x" in entry or angle is None else width / 2 / np.tan(float(angle) / 2)
-    return [fx, float(entry.get("fl_y", fx)), entry.get("cx", width / 2), entry.get("cy", height / 2)], (width, height)
+    pinhole = [fx, float(entry.get("fl_y", fx)), entry.get("cx", width / 2), entry.get("cy", height / 2)]
+    return nerfstudio_columns(entry, pinhole), (width, height)
+
+
+def nerfstudio_columns(entry: dict, pinhole: list[float]) -> tuple[np.ndarray, bool]:
+    """Columns [12] of `proba.geometry.camera`, and whether it is a fisheye, of an entry of nerfstudio's."""
+    model = str(entry.get("camera_model", "OPENCV"))
+    fisheye = model in ("OPENCV_FISHEYE", "THIN_PRISM_FISHEYE", "FISHEYE", "SIMPLE_FISHEYE")
+    names = ("k1", "k2", "p1", "p2", "k3", "k4", *(("sx1", "sy1") if fisheye else ("k5", "k6")))
+    bent = [float(entry.get(name, 0.0)) for name in names]
+    return np.array([*pinhole, *bent], np.float64), fisheye
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -273,14 +308,25 @@ def read_colmap_truth(folder: Path) -> GroundTruth:
         if not images:
             raise ValueError("it has no image with a pose")
         cameras = [model.cameras[image.camera_id] for image in images]
+        columns = np.array([_colmap_columns(camera) for camera in cameras])  # [N, 12]
+        fisheye = np.array([lens.is_fisheye(camera.model.name) for camera in cameras])
         return GroundTruth(
             names=[image.name for image in images],
             cam_from_world=np.array([image.cam_from_world for image in images]),
-            intrinsics=np.array([camera.pinhole for camera in cameras]),
+            intrinsics=columns[:, :4],
             width=np.array([camera.width for camera in cameras]),
             height=np.array([camera.height for camera in cameras]),
             points=model.points.xyz if len(model.points.xyz) else None,
+            distortion=columns[:, 4:] if columns[:, 4:].any() else None,
+            fisheye=fisheye if fisheye.any() else None,
         )
+
+
+def _colmap_columns(camera: ColmapCamera) -> np.ndarray:  # [12]
+    """Of a model that is not supported, focal lengths and principal point alone."""
+    if camera.model.name in lens.MODELS:
+        return lens.widened(camera.model.name, camera.params)
+    return np.concatenate([camera.pinhole, np.zeros(lens.WIDTH - 4)])
 
 
 def checked(truth: GroundTruth) -> GroundTruth:

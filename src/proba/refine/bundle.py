@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from proba.geometry.camera import UNIT_SIDE_PX, distort, undistort
+from proba.geometry.camera import UNIT_SIDE_PX, WIDTH, pixels_of_plane, undistorted_of_many
 from proba.graph import ViewGraph
 from proba.matches import Matches
 from proba.refine.tracks import Tracks
@@ -195,7 +195,7 @@ def reprojection_errors(bundle: Bundle) -> np.ndarray:
 
 def ray_pixels(ray: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
     """Unit pixels [K, 2] of undistorted rays x/z, y/z [K, 2] with `intrinsics` [K, 6]."""
-    return distort(ray, intrinsics[:, K1], intrinsics[:, K2]) * intrinsics[:, [FX, FY]] + intrinsics[:, [CX, CY]]
+    return pixels_of_plane(ray, _columns(intrinsics), False)
 
 
 def pixel_rays(xy: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
@@ -203,7 +203,11 @@ def pixel_rays(xy: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
     distorted = (xy - intrinsics[:, [CX, CY]]) / intrinsics[:, [FX, FY]]  # [K, 2]
     if not intrinsics[:, [K1, K2]].any():
         return distorted
-    return undistort(distorted, intrinsics[:, K1], intrinsics[:, K2], iterations=_UNDISTORT_ITERATIONS)
+    return undistorted_of_many(distorted, _columns(intrinsics), iterations=_UNDISTORT_ITERATIONS)
+
+
+def _columns(intrinsics: np.ndarray) -> np.ndarray:  # [K, WIDTH]
+    return np.pad(intrinsics, [(0, 0), (0, WIDTH - intrinsics.shape[1])])
 
 
 def observation_rays(bundle: Bundle) -> np.ndarray:

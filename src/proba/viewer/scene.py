@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from proba.dense import observed_depths
 from proba.errors import InputError
 from proba.history.evolution import EVOLUTION_FILE, Evolution, load_evolutions
 from proba.io.dense_folder import load_dense
@@ -85,9 +86,7 @@ class PieceScene:
     @cached_property
     def _observers(self) -> tuple[np.ndarray, np.ndarray]:
         """An image that sees each point, and the mean depth of the point in all of them, [P]."""
-        points, poses = self.rec.points, self.rec.cam_from_world
-        xyz = points.xyz[points.obs_point]  # [K, 3]
-        depth = (poses[points.obs_image, 2, :3] * xyz).sum(1) + poses[points.obs_image, 2, 3]  # [K]
+        points, depth = self.rec.points, observed_depths(self.rec)  # [K]
         count = np.bincount(points.obs_point, minlength=len(points.xyz))
         mean = np.bincount(points.obs_point, depth, minlength=len(points.xyz)) / np.maximum(count, 1)
         image = np.zeros(len(points.xyz), int)

@@ -68,6 +68,7 @@ def part_of(truth: GroundTruth, names: list[str]) -> GroundTruth:
         width=truth.width[index],
         height=truth.height[index],
         distortion=None if truth.distortion is None else truth.distortion[index],
+        fisheye=None if truth.fisheye is None else truth.fisheye[index],
     )
 
 

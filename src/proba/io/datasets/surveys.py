@@ -21,8 +21,7 @@ CAMERA_FOLDERS = (".", "gt_dense_cameras", "camera", "cameras")
 
 
 def _read_eth3d(folder: Path, calibration: str) -> GroundTruth:
-    """Cameras of a COLMAP model in metres, and the laser scans. The lens of distorted photos is not kept, only its
-    focal length: THIN_PRISM_FISHEYE has no counterpart here."""
+    """Cameras of a COLMAP model in metres, and the laser scans."""
     return replace(read_colmap_truth(folder / calibration), metres_per_unit=1.0, points=_laser_points(folder))
 
 
