@@ -11,6 +11,7 @@ from proba.refine.adjust import adjust, assumed_noise_px, noise_round
 from proba.refine.bundle import Bundle, unit_tracks
 from proba.refine.camera_model import rich_cameras
 from proba.refine.levenberg import minimise
+from proba.refine.normal_equations import Equations
 from proba.refine.options import AdjustOptions, Round
 from proba.refine.state import State
 from proba.refine.tracks import Tracks
@@ -108,5 +109,7 @@ def estimate_uncertainty(state: State, cloud: Cloud) -> tuple[CameraUncertainty,
             "add photos from other places"
         )
     noise = assumed_noise_px(trusted, cloud.last.loss_px, options.adjust)
-    cameras = camera_uncertainty(trusted, cloud.free, cloud.last.loss_px, noise, options.uncertainty)
+    # The points ask for the covariance of all cameras that see them, trusted or not.
+    blocks = Equations(cloud.bundle, cloud.bundle.alive, cloud.free, cloud.last.loss_px, noise).blocks
+    cameras = camera_uncertainty(trusted, cloud.free, cloud.last.loss_px, noise, options.uncertainty, blocks)
     return cameras, point_std(cloud.bundle, cameras, cloud.free, cloud.last.loss_px)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.spatial.transform import Rotation
 
+from proba.refine.block_cholesky import factorised
 from proba.refine.bundle import FX, FY, Bundle
 from proba.refine.normal_equations import FIRST_DAMPING, N_POSE, Equations
 
@@ -76,13 +77,12 @@ class _Step:
 def _step(equations: Equations, bundle: Bundle, damping: float) -> _Step:
     """The damped step from a bundle; none where the equations have no solution."""
     reduced = equations.reduced(bundle, damping)
-    system, fixed = reduced.system, np.flatnonzero(reduced.diagonal == 0)
-    system[fixed, fixed] = 1.0
+    fixed = reduced.diagonal == 0  # [D]
     try:
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        factor = factorised(reduced.system.raised(np.where(fixed, 1.0, 0.0)), equations.plan)
     except LinAlgError:
-        return _Step(np.zeros(len(system)), np.zeros((len(equations.points), 3)), 0.0)
-    step = -cho_solve(factor, reduced.gradient)  # [D]
+        return _Step(np.zeros(len(fixed)), np.zeros((len(equations.points), 3)), 0.0)
+    step = -factor.solve(reduced.gradient)  # [D]
     shifts, promise = equations.follow(bundle, step, damping)
     promise += 0.5 * float(step @ (damping * reduced.diagonal * step - reduced.slope))
     return _Step(step, shifts, promise)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numba
@@ -17,7 +18,9 @@ import numpy as np
 from proba.jit import cached_njit
 from proba.kernels.rows import LANES, add_rows, set_row
 from proba.memory import allowed_bytes, require
+from proba.refine.block_matrix import BLOCK, BlockMatrix, Blocks, coupled_blocks, place_of
 from proba.refine.bundle import Bundle, points_in_cameras
+from proba.refine.elimination import Plan, plan_elimination
 from proba.threads import in_parallel
 
 N_POSE = 6
@@ -39,7 +42,7 @@ inlined = numba.njit(nogil=True, error_model="numpy", fastmath=FAST_MATH, forcei
 class Reduced:
     """The equations of the cameras alone: system @ step = -gradient."""
 
-    system: np.ndarray  # [D, D]
+    system: BlockMatrix  # [D, D]
     gradients: np.ndarray  # [G, D], what each group of points adds to the gradient
     pull: np.ndarray  # [D], what the priors of the intrinsics add to it
     slope: np.ndarray  # [D], the gradient while the points stay
@@ -63,10 +66,19 @@ class Equations:
     """The observations `used` [K] bool of a bundle, with Cauchy weights, and the columns of its cameras.
 
     Columns: the poses of all images, then the `free` [C, 6] bool intrinsics. Points need two observations. `noise_px`
-    is the standard deviation of a coordinate, against which the priors of the intrinsics are weighed.
+    is the standard deviation of a coordinate, against which the priors of the intrinsics are weighed. `blocks` are
+    those of the system, if they are to be more than these observations couple.
     """
 
-    def __init__(self, bundle: Bundle, used: np.ndarray, free: np.ndarray, loss_px: float, noise_px: float):
+    def __init__(
+        self,
+        bundle: Bundle,
+        used: np.ndarray,
+        free: np.ndarray,
+        loss_px: float,
+        noise_px: float,
+        blocks: Blocks | None = None,
+    ):
         tracks = bundle.tracks
         owner = tracks.track_of_observation  # [K]
         used = used & (points_in_cameras(bundle)[:, 2] > MIN_DEPTH)
@@ -91,6 +103,19 @@ class Equations:
         work = np.cumsum(length * (length + PAIRS_OF_OBSERVATION))  # [P]
         shares = np.linspace(0, work[-1] if len(work) else 0, numba.get_num_threads() + 1)[1:-1]
         self.borders = [0, *np.searchsorted(work, shares).tolist(), len(work)]  # points of each thread
+        self._blocks = blocks
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Which blocks the system of the cameras has."""
+        if self._blocks is not None:
+            return self._blocks
+        return coupled_blocks(self.offset, self.image, self.cameras[0], self.cameras[3], N_POSE)
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """How the system is factorised; None: as a dense one."""
+        return plan_elimination(self.blocks)
 
     def cost(self, bundle: Bundle) -> float:
         """Robust cost of all observations, and of the intrinsics' distance from their priors."""
@@ -100,17 +125,18 @@ class Equations:
     def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:
         """The equations, with the diagonal raised by the share `damping`; `group` [P] is the one of each point."""
         group = np.zeros(len(self.points), np.int64) if group is None else group
-        half, vectors = self._summed(_reduce, bundle, damping, group, int(group.max(initial=0)) + 1)
-        # [D, B, LANES], [G + 2, B, LANES]
-        size = np.concatenate([np.full(bundle.n_images, N_POSE), self.cameras[3]])  # [B]
-        column = np.arange(LANES) < size[:, None]  # [B, LANES], what is not padding
-        half, vectors = half[:, column], vectors[:, column]  # [D, D], [G + 2, D]
-        system, gradients, slope, diagonal = half + half.T, vectors[:-2], vectors[-2], vectors[-1]
-        system[np.diag_indices(self.n_columns)] += damping * diagonal
-        free, pull = self.columns >= 0, np.zeros(self.n_columns)  # [C, 6], [D]
+        blocks = self.blocks
+        stored = blocks.start, blocks.column
+        values, vectors = self._summed(_reduce, bundle, stored, damping, group, int(group.max(initial=0)) + 1)
+        vectors = vectors[:, blocks.counts]  # [G + 2, D]
+        gradients, slope, diagonal = vectors[:-2], vectors[-2], vectors[-1]
+        half = values[blocks.diagonal]  # [B', LANES, LANES]
+        values[blocks.diagonal] = half + half.transpose(0, 2, 1)
+        free, pull, prior = self.columns >= 0, np.zeros(self.n_columns), np.zeros(self.n_columns)  # [C, 6], [D], [D]
         columns = self.columns[free]
-        system[columns, columns] += self.prior[free]
+        prior[columns] = self.prior[free]
         pull[columns] = (self.prior * (bundle.intrinsics - bundle.expected))[free]
+        system = BlockMatrix(blocks, values).raised(damping * diagonal).raised(prior)
         return Reduced(system, gradients, pull, slope + pull, diagonal)
 
     def follow(self, bundle: Bundle, step: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
@@ -122,15 +148,16 @@ class Equations:
         """The points after some steps of each by itself while the cameras stay."""
         return np.concatenate(self._share(_settle_points, bundle, iterations))
 
-    def point_variances(self, bundle: Bundle, noise2: float, covariance: np.ndarray) -> np.ndarray:  # [P]
-        """Variance of each point, summed over the axes: of its observations, and of the cameras [D, D] that see it."""
-        return np.concatenate(self._share(_point_variances, bundle, noise2, covariance))
+    def point_variances(self, bundle: Bundle, noise2: float, covariance: BlockMatrix) -> np.ndarray:  # [P]
+        """Variance of each point, summed over the axes: of its observations, and of the cameras that see it, whose
+        covariance must have the blocks of these equations."""
+        stored = covariance.blocks.start, covariance.blocks.column
+        return np.concatenate(self._share(_point_variances, bundle, stored, noise2, covariance.values.reshape(-1)))
 
     def _summed(self, function: Callable, bundle: Bundle, *arguments: object) -> tuple[np.ndarray, ...]:
         """Sums of the arrays that a compiled function gives for the points of each thread, in the threads' order. Where
         those of all threads would not fit into memory, one after the other: the same bits."""
-        blocks = bundle.n_images + len(self.prior)
-        fits = len(self.borders) * 8 * self.n_columns * blocks * LANES < allowed_bytes()
+        fits = len(self.borders) * 8 * BLOCK * self.blocks.n_stored < allowed_bytes()
         parts = iter(self._share(function, bundle, *arguments)) if fits else self._parts(function, bundle, *arguments)
         total = next(parts)
         for part in parts:
@@ -214,23 +241,19 @@ def _settle_points(first, last, scene, cameras, iterations):
 
 
 @compiled
-def _reduce(first, last, scene, cameras, damping, group, groups):
-    """Of some points: a matrix [D, B, LANES] that gives the system when its transpose is added, and the vectors
-    [G + 2, B, LANES] of `Reduced`: the gradients of the groups, the slope and the diagonal.
-
-    There is a block of columns for each pose and then for the intrinsics of each camera. It has LANES columns, of which
-    the first ones count, so that a row of it is a vector, and one line of the cache.
+def _reduce(first, last, scene, cameras, stored, damping, group, groups):
+    """Of some points: the `stored` blocks [S, LANES, LANES] of the system, halved on the diagonal: the system has these
+    and their transpose; and the vectors [G + 2, B, LANES] of `Reduced`: the gradients of the groups, the slope and the
+    diagonal.
     """
-    offset, image = scene[0], scene[1]
-    camera_of_image, wide, start = cameras[0], cameras[3], cameras[4]
-    n_images, n_blocks, n_rows = len(scene[3]), len(scene[3]) + len(wide), N_POSE * len(scene[3]) + wide.sum()
-    width = n_blocks * LANES
-    half, vectors = np.zeros(n_rows * width), np.zeros((groups + 2) * width)
-    scratch = _scratch(first, last, offset)
-    by_pose, by_lens, residual, coupling, block, place, size, _, inverse, by_itself, _, _ = scratch
+    image, camera_of_image, wide = scene[1], cameras[0], cameras[3]
+    n_images, width = len(scene[3]), (len(scene[3]) + len(wide)) * LANES
+    values, vectors = np.zeros(len(stored[1]) * BLOCK), np.zeros((groups + 2) * width)
+    scratch = _scratch(first, last, scene[0])
+    by_pose, by_lens, residual, coupling, block, _, _, _, _, by_itself, _, _ = scratch
     moved = np.zeros(len(coupling))  # inverse @ coupling
     for t in range(first, last):
-        begin, count, own = offset[t], offset[t + 1] - offset[t], group[t] * width
+        begin, count, own = scene[0][t], scene[0][t + 1] - scene[0][t], group[t] * width
         nodes = _linearise(t, scene[5][t], scene, cameras, damping, scratch)
         for m in range(count):
             n, camera = image[begin + m], camera_of_image[image[begin + m]]
@@ -239,30 +262,42 @@ def _reduce(first, last, scene, cameras, damping, group, groups):
             for vector in (own, groups * width):
                 add_rows(vectors, vector + pose, (weight * right, weight * down), by_pose, rows)
                 add_rows(vectors, vector + lens, (weight * right, weight * down), by_lens, rows)
+            at = place_of(stored[0], stored[1], n, n) * BLOCK
             for a in range(N_POSE):
                 right, down = by_pose[rows[0] + a], by_pose[rows[1] + a]
                 vectors[(groups + 1) * width + pose + a] += weight * (right * right + down * down)
-                row = (N_POSE * n + a) * width
-                add_rows(half, row + pose, (0.5 * weight * right, 0.5 * weight * down), by_pose, rows)
+                add_rows(values, at + a * LANES, (0.5 * weight * right, 0.5 * weight * down), by_pose, rows)
+            if not wide[camera]:
+                continue
+            mixed = place_of(stored[0], stored[1], n_images + camera, n) * BLOCK
+            at = place_of(stored[0], stored[1], n_images + camera, n_images + camera) * BLOCK
             for a in range(wide[camera]):
                 right, down = by_lens[rows[0] + a], by_lens[rows[1] + a]
                 vectors[(groups + 1) * width + lens + a] += weight * (right * right + down * down)
-                row = (start[camera] + a) * width
-                add_rows(half, row + pose, (weight * right, weight * down), by_pose, rows)
-                add_rows(half, row + lens, (0.5 * weight * right, 0.5 * weight * down), by_lens, rows)
-        for one in range(nodes):  # what the point takes away, since it follows
-            rows = _three_rows(3 * one)
-            for i in range(3):
-                set_row(moved, rows[i], (inverse[i, 0], inverse[i, 1], inverse[i, 2]), coupling, rows)
+                add_rows(values, mixed + a * LANES, (weight * right, weight * down), by_pose, rows)
+                add_rows(values, at + a * LANES, (0.5 * weight * right, 0.5 * weight * down), by_lens, rows)
+        _eliminate_point(nodes, scratch, moved, stored, values)
+        for one in range(nodes):
             pull = (-by_itself[0], -by_itself[1], -by_itself[2])
-            add_rows(vectors, own + block[one] * LANES, pull, moved, rows)
-            for a in range(size[one]):
-                row = (place[one] + a) * width
+            add_rows(vectors, own + block[one] * LANES, pull, moved, _three_rows(3 * one))
+    return values.reshape(-1, LANES, LANES), vectors.reshape(groups + 2, n_images + len(wide), LANES)
+
+
+@inlined
+def _eliminate_point(nodes, scratch, moved, stored, values):
+    """Take from the blocks what the point takes away, since it follows; `moved` becomes inverse @ coupling."""
+    _, _, _, coupling, block, _, size, _, inverse, _, _, _ = scratch
+    for one in range(nodes):
+        rows = _three_rows(3 * one)
+        for i in range(3):
+            set_row(moved, rows[i], (inverse[i, 0], inverse[i, 1], inverse[i, 2]), coupling, rows)
+        for other in range(one + 1):
+            low, high = (other, one) if block[other] <= block[one] else (one, other)
+            at, part = place_of(stored[0], stored[1], block[high], block[low]) * BLOCK, 0.5 if one == other else 1.0
+            rows, across = _three_rows(3 * high), _three_rows(3 * low)
+            for a in range(size[high]):
                 x, y, z = -moved[rows[0] + a], -moved[rows[1] + a], -moved[rows[2] + a]
-                for other in range(one):
-                    add_rows(half, row + block[other] * LANES, (x, y, z), coupling, _three_rows(3 * other))
-                add_rows(half, row + block[one] * LANES, (0.5 * x, 0.5 * y, 0.5 * z), coupling, rows)
-    return half.reshape(n_rows, n_blocks, LANES), vectors.reshape(groups + 2, n_blocks, LANES)
+                add_rows(values, at + a * LANES, (part * x, part * y, part * z), coupling, across)
 
 
 @inlined
@@ -296,11 +331,11 @@ def _follow(first, last, scene, cameras, damping, step):
 
 
 @compiled
-def _point_variances(first, last, scene, cameras, noise2, covariance):
+def _point_variances(first, last, scene, cameras, stored, noise2, covariance):
     variance = np.zeros(last - first)
     scratch = _scratch(first, last, scene[0])
-    _, _, _, coupling, _, place, size, _, inverse, _, _, _ = scratch
-    gain = np.zeros((len(place), 6, 3))
+    _, _, _, coupling, block, place, size, _, inverse, _, _, _ = scratch
+    gain = np.zeros((len(place), LANES, 3))
     for t in range(first, last):
         nodes = _linearise(t, scene[5][t], scene, cameras, 0.0, scratch)
         total = noise2 * (inverse[0, 0] + inverse[1, 1] + inverse[2, 2])
@@ -313,13 +348,14 @@ def _point_variances(first, last, scene, cameras, noise2, covariance):
                     gain[one, a, i] = along
             for other in range(one + 1):
                 twice = 1.0 if other == one else 2.0
-                for a in range(size[one]):
-                    row = covariance[place[one] + a]
-                    for b in range(size[other]):
-                        along = gain[one, a, 0] * gain[other, b, 0]
-                        along += gain[one, a, 1] * gain[other, b, 1]
-                        along += gain[one, a, 2] * gain[other, b, 2]
-                        total += twice * along * row[place[other] + b]
+                low, high = (other, one) if block[other] <= block[one] else (one, other)
+                at = place_of(stored[0], stored[1], block[high], block[low]) * BLOCK
+                for a in range(size[high]):
+                    for b in range(size[low]):
+                        along = gain[high, a, 0] * gain[low, b, 0]
+                        along += gain[high, a, 1] * gain[low, b, 1]
+                        along += gain[high, a, 2] * gain[low, b, 2]
+                        total += twice * along * covariance[at + a * LANES + b]
         variance[t - first] = total
     return variance
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from proba.refine.block_matrix import BlockMatrix, Blocks
 from proba.refine.bundle import FX, FY, Bundle, reprojection_errors
+from proba.refine.gauge_free import gauge_free_inverse
 from proba.refine.normal_equations import N_POSE, Equations
 from proba.refine.options import UncertaintyOptions
 
@@ -16,41 +19,47 @@ class CameraUncertainty:
     """Covariance of poses and intrinsics, in unit pixels and scene units."""
 
     noise_px: float  # robust standard deviation of one image coordinate
-    covariance: np.ndarray  # [D, D], poses first, then the free intrinsics
+    covariance: BlockMatrix  # [D, D], poses first, then the free intrinsics
     pose_std: np.ndarray  # [N, 6], rotation (rad, camera axes), centre (scene units, world axes)
     intrinsics_std: np.ndarray  # [C, 6], zero for what was held fixed
     intrinsics_wider: np.ndarray  # [C, 6], how many times as much as independent residuals would give, at least 1
 
 
 def camera_uncertainty(
-    bundle: Bundle, free: np.ndarray, loss_px: float, noise_px: float, options: UncertaintyOptions
+    bundle: Bundle,
+    free: np.ndarray,
+    loss_px: float,
+    noise_px: float,
+    options: UncertaintyOptions,
+    blocks: Blocks | None = None,
 ) -> CameraUncertainty:
     """Covariance of the cameras, scaled by the variance of the residuals that are left.
 
     `free` [C, 6] bool are the free intrinsics; `noise_px` weighs their priors. It is relative to the mean of all
     cameras (least trace), because nothing fixes the world. Residuals of real photos are not independent: what the lens
     model lacks moves neighbours together. So the standard deviation is at least how much the parts of the image plane
-    disagree on the cameras (a cluster-robust estimate).
+    disagree on the cameras (a cluster-robust estimate). `blocks` are those that the covariance shall have, if more than
+    the observations of the bundle couple.
     """
-    equations = Equations(bundle, bundle.alive, free, loss_px, noise_px)
+    equations = Equations(bundle, bundle.alive, free, loss_px, noise_px, blocks)
     reduced = equations.reduced(bundle, group=_cell_of_track(bundle, options.cells)[equations.points])
     observed = reduced.diagonal > 0  # [D]
     square = reprojection_errors(bundle)[equations.used] ** 2  # [U]
     weight = 1 / (1 + square / loss_px**2)  # [U]
     parameters = 3 * len(equations.points) + len(observed) - 7
     noise2, curvature, overstated = _robust_noise(square, weight, parameters)
-    inverse = _gauge_free_inverse(bundle, reduced.system, observed)  # [D, D]
-    covariance = noise2 * overstated * inverse
+    inverse = gauge_free_inverse(bundle, reduced.system, observed, equations.plan)
     length = overstated / curvature
-    wider = length * _disagreement(reduced.gradients, inverse) / np.sqrt(np.maximum(np.diag(covariance), 1e-30))
+    moves = _disagreement(reduced.gradients, inverse.times)  # [D]
+    wider = length * moves / np.sqrt(np.maximum(noise2 * overstated * inverse.stored.diagonal, 1e-30))
     wider = np.maximum(wider, 1.0)  # [D]
     # A prior that weighs more because residuals err together says by how much; they no longer show it themselves.
     told = free[:, FX] & np.isfinite(bundle.focal_prior_sigma)  # [C]
     strength = np.sqrt(bundle.prior[told, FX]) * bundle.focal_prior_sigma[told]
     wider[equations.columns[told, FX]] = np.maximum(wider[equations.columns[told, FX]], strength)
-    covariance *= wider[:, None] * wider[None]
-    covariance += np.diag(np.where(observed, 0.0, options.unseen_std**2))
-    variance = np.maximum(np.diag(covariance), 0.0)  # [D]
+    spread = inverse.stored.scaled(wider * np.sqrt(noise2 * overstated))
+    covariance = spread.raised(np.where(observed, 0.0, options.unseen_std**2))
+    variance = np.maximum(covariance.diagonal, 0.0)  # [D]
     intrinsics_var = np.zeros(free.shape)  # [C, 6]
     intrinsics_var[free] = variance[equations.columns[free]]
     intrinsics_var[bundle.one_focal, FY] = intrinsics_var[bundle.one_focal, FX]
@@ -103,50 +112,11 @@ def _cell_of_track(bundle: Bundle, side: int) -> np.ndarray:  # [T]
     return row * side + column
 
 
-def _disagreement(gradients: np.ndarray, inverse: np.ndarray) -> np.ndarray:  # [D]
-    """Standard deviation of the cameras if each cell of the image plane [G, D] is one independent observation."""
+def _disagreement(gradients: np.ndarray, moved: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:  # [D]
+    """Standard deviation of the cameras if each cell of the image plane [G, D] is one independent observation; `moved`
+    says where gradients move the cameras."""
     cells = gradients[np.abs(gradients).max(axis=1) > 0]  # [G', D]
     if len(cells) < 2:
-        return np.zeros(len(inverse))
-    moves = (cells - cells.mean(axis=0)) @ inverse  # [G', D]
+        return np.zeros(gradients.shape[1])
+    moves = moved(cells - cells.mean(axis=0))  # [G', D]
     return np.sqrt((moves**2).sum(axis=0) * len(cells) / (len(cells) - 1))
-
-
-def _gauge_free_inverse(bundle: Bundle, system: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Pseudo-inverse [D, D] of the system, whose null space is the world's freedom; zero where nothing is observed."""
-    inner = np.ix_(observed, observed)
-    gauge = _gauge_directions(bundle, observed)[observed]  # [D', 7]
-    inside = system[inner]  # [D', D']
-    scale = 1 / np.sqrt(np.maximum(np.diag(inside), 1e-12))  # [D']
-    # The gauge is removed by a penalty of the system's own size, then taken out of the inverse by projection.
-    fixed = inside + np.median(np.diag(inside)) * gauge @ gauge.T
-    conditioned = scale[:, None] * fixed * scale[None]  # [D', D']
-    values, vectors = np.linalg.eigh((conditioned + conditioned.T) / 2)
-    # A direction that nothing observes gets a huge variance, not a negative or infinite one.
-    values = np.maximum(values, 1e-10 * values[-1])
-    root = scale[:, None] * vectors / np.sqrt(values)  # [D', D']
-    root -= gauge @ (gauge.T @ root)
-    result = np.zeros_like(system)
-    result[inner] = root @ root.T
-    return result
-
-
-def _gauge_directions(bundle: Bundle, observed: np.ndarray) -> np.ndarray:
-    """Orthonormal directions [D, 7] in which the world can move without any residual changing.
-
-    Columns that nothing observes (`observed` [D] bool) take no part.
-    """
-    seen = observed[: N_POSE * bundle.n_images : N_POSE]  # [N]
-    centres = bundle.centres - bundle.centres[seen].mean(axis=0)  # [N, 3]
-    rotation = bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
-    directions = np.zeros((bundle.n_images, N_POSE, 7))
-    directions[:, 3:, :3] = np.eye(3)  # shift
-    for axis in range(3):  # turn about a world axis: R <- R exp(-w), C <- C + w x C
-        turn = np.eye(3)[axis]
-        directions[:, :3, 3 + axis] = -rotation @ turn
-        directions[:, 3:, 3 + axis] = np.cross(turn, centres)
-    directions[:, 3:, 6] = centres  # scale
-    full = np.zeros((len(observed), 7))
-    full[: N_POSE * bundle.n_images] = directions.reshape(-1, 7)
-    full[~observed] = 0
-    return np.linalg.qr(full)[0]
