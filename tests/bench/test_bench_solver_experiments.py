@@ -61,11 +61,38 @@ def test_ablation_says_what_is_confirmed_and_what_is_denied():
         {"set": "object", "kind": "synthetic", "variant": name, "seed": 0, "rra@5": value, "rta@5": value}
         for name, value in {CLASSICAL: 0.0, "none": 0.0, **right}.items()
     ]
-    lines = [line for line in experiment.tables(rows).splitlines() if "confirmed" in line or "denied" in line]
+    lines = [line for line in experiment.tables(rows).splitlines() if "±" in line]
     assert [line.rpartition(" | ")[2].strip(" |") for line in lines] == [
-        "confirmed", "confirmed", "denied: no difference", "denied: it harms",
+        "confirmed", "confirmed", "denied, no clear difference", "denied, it harms",
     ]  # fmt: skip
     assert "+80.0" in lines[0] and "-21.0" in lines[3]
+
+
+def test_ablation_does_not_judge_a_part_where_all_fail_or_the_seeds_scatter_more():
+    def verdict(*values):
+        rows = [
+            {"set": "a", "kind": "photos", "variant": name, "seed": seed, "rta@5": value}
+            for seed, pair in enumerate(values)
+            for name, value in zip(("RP", "SSC, RP"), pair, strict=True)
+        ]
+        return ablation._verdicts(rows)[0][-1]
+
+    assert verdict((0.0, 2.0), (1.0, 3.0)) == "not shown, both fail"
+    assert verdict((99.0, 98.0), (97.0, 99.0)) == "not shown, both succeed"
+    assert verdict((40.0, 90.0), (60.0, 50.0)) == "denied, no clear difference"  # +20 +- 30
+    assert verdict((40.0, 61.0), (60.0, 79.0)) == "confirmed"
+    assert verdict((61.0, 40.0), (79.0, 60.0)) == "denied, it harms"
+
+
+def test_small_ablation_has_three_seeds_of_the_claims_and_one_of_the_ladder():
+    plan = ablation.plan(QUICK)
+    seeds = {name: {row.settings["seed"] for row in plan if row.settings["variant"] == name} for name in COMPONENTS}
+    assert set(map(frozenset, seeds.values())) == {frozenset((0, 1, 2))}
+    steps = [row.settings for row in plan if row.settings["variant"] in {step.name for step in LADDER}]
+    claims = [row.settings["seed"] for row in plan[: -len(steps)]]
+    assert claims == sorted(claims), "seed by seed"
+    assert {row["seed"] for row in steps} == {0}
+    assert {row["set"] for row in steps if row["variant"] == "default"} == {"object", "ring", "room"}
 
 
 def test_shortening_changes_the_papers_schedule_and_not_ours():

@@ -169,8 +169,9 @@ class Worker:
 
 
 def _measured(work: Callable[..., dict], arguments: tuple) -> dict:
+    begin = time.process_time()
     result = work(*arguments)
-    return {**result, "peak_rss_mb": round(peak_rss_mb(), 1)}
+    return {**result, "cpu_s": round(time.process_time() - begin, 2), "peak_rss_mb": round(peak_rss_mb(), 1)}
 
 
 def write_page(experiment: Experiment, rows: list[dict], out: Path) -> None:

@@ -89,5 +89,6 @@ paper's schedule in 3,000 iterations.""",
     plan=plan,
     tables=tables,
     draw=draw,
+    fresh=False,
     caption="RTA@5 by start",
 )

@@ -87,5 +87,6 @@ as it is, and after our refinement from there. The small version has the paper's
     plan=plan,
     tables=tables,
     draw=draw,
+    fresh=False,
     caption="RTA@5 over the iterations, before and after the refinement",
 )

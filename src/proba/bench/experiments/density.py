@@ -94,5 +94,6 @@ one synthetic ring of 24 images and 3,000 iterations.""",
     plan=plan,
     tables=tables,
     draw=draw,
+    fresh=False,
     caption="RTA@5 by number of neighbours and weight of the 3D term",
 )

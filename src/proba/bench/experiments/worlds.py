@@ -71,5 +71,6 @@ iterations.""",
     plan=plan,
     tables=tables,
     draw=draw,
+    fresh=False,
     caption="Loss of both worlds over the iterations",
 )
