@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from proba.bench.baseline_gate import run_gate, summarise
 from proba.bench.disturb import with_noise, with_outliers
 from proba.bench.experiment import RunOptions
 from proba.bench.experiments import EXPERIMENTS, aggregate, calibration, load_experiment, noise, outliers
 from proba.bench.measure import Source, regime
+from proba.bench.methods import rows_of_real, with_rows
 from proba.bench.results_page import fill_blocks, make_results
 from proba.errors import InputError
 from proba.io.reading import read_json
@@ -149,6 +152,29 @@ def test_the_page_is_made_from_rows_and_says_what_is_missing(toy_data: Path, tmp
     readme.write_text("<!-- results: by-set -->\nstale\n<!-- end of results -->\n")
     fill_blocks(readme, page, out, options)
     assert "stale" in readme.read_text()  # half a table does not replace a whole one
+
+
+def test_rows_of_the_benchmark_on_photos_are_taken_over(toy_data: Path, tmp_path: Path, monkeypatch) -> None:
+    real, out = tmp_path / "real.json", tmp_path / "out"
+    options = RunOptions(quick=True, data=toy_data, cache=tmp_path / "cache")
+    scores = {f"{name}@{x}": 80.0 for name in ("rra", "rta", "auc") for x in (1, 5, 10)}
+    common = {**scores, "set": "toy", "images": 5, "registered": 5, "focal_error_pct": 0.1, "seconds": {"a": 1, "b": 2}}
+    methods = [("proba portfolio", 0), ("proba portfolio", 1), ("proba cold", 0), ("colmap incremental", 0)]
+    real.write_text(json.dumps([{**common, "method": method, "seed": seed} for method, seed in methods]))
+    taken = rows_of_real(real)
+    assert [row["method"] for row in taken] == ["proba default"] * 2 + ["colmap incremental"]
+    assert taken[0]["total_s"] == 3 and taken[0]["dataset"] == "toy"
+    own = {**taken[0], "auc@1": 10.0}
+    assert with_rows([own], taken) == [own, *taken[1:]]  # what was computed here stays
+    make_results(out, tmp_path / "results.md", [], options, only=(), minutes=0, real=real)
+    text = (tmp_path / "results.md").read_text()
+    assert "| toy: proba default | 1 | 80.0 |" in text and "3 of 6 rows were computed" in text
+    monkeypatch.setattr("proba.bench.baseline_gate.SCENES", ())
+    rows = run_gate(tmp_path / "gate", replace(options, quick=False, seeds=(0, 1)), resume=False, real=real)
+    assert len(rows) == 3 and summarise(rows)["toy"]["time_ratio"] == 1.0  # nothing was computed
+    real.write_text('[{"set": "toy"}]')
+    with pytest.raises(InputError, match="--json"):
+        rows_of_real(real)
 
 
 def test_unknown_experiments_are_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from proba.bench.experiment import Row, RunOptions, grouped, score, table
 from proba.bench.measure import DEFAULT, Source, regime, solve_and_score
-from proba.bench.methods import COLMAP, PROBA, method_rows
+from proba.bench.methods import COLMAP, PROBA, method_rows, rows_of_real, with_rows
 from proba.bench.runner import compute, load_list, machine, one_line
 from proba.errors import InputError
 from proba.io.atomic import atomic_write_text
@@ -74,14 +74,17 @@ def run_scene(name: str, seed: int, options: RunOptions) -> dict:
     return solve_and_score(matches, truth, regime(DEFAULT, seed), cloud=False)
 
 
-def run_gate(out: Path, options: RunOptions, *, resume: bool) -> list[dict]:
-    """All rows, computed anew unless `resume`, since those of an older version say nothing of this one."""
+def run_gate(out: Path, options: RunOptions, *, resume: bool, real: Path | None = None) -> list[dict]:
+    """All rows, computed anew unless `resume`, since those of an older version say nothing of this one.
+
+    Rows of `proba bench real` in the file `real` are taken over.
+    """
     file = out / "gate.json"
     out.mkdir(parents=True, exist_ok=True)
     stored = load_list(file) if resume else []
     return compute(
         plan(options),
-        stored,
+        with_rows(stored, rows_of_real(real)) if real else stored,
         lambda rows: atomic_write_text(file, json.dumps(rows, indent=1)),
         say=lambda row: print(one_line(row), flush=True),
     )

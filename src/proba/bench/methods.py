@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from proba.bench.experiment import Row, RunOptions
-from proba.bench.measure import cached_matches, regime, solve_and_score
-from proba.bench.photo_sets import PhotoSet
+from proba.bench.measure import DEFAULT, cached_matches, regime, solve_and_score
+from proba.bench.photo_sets import PhotoSet, dataset_of
 from proba.bench.real import run_colmap
+from proba.io.reading import read_json, reading
 from proba.threads import set_threads
 
 COLMAP = "colmap "
 PROBA = "proba "
-MAPPERS = ("incremental", "global")
+MAPPERS = ("incremental", "global", "global_novgcal")
+REAL_PROBA = "proba portfolio"
+"""What `proba bench real` calls ProBA with default options."""
 
 
 def method_rows(
@@ -46,3 +50,24 @@ def run_method(photos: PhotoSet, method: str, seed: int, options: RunOptions) ->
         solved = solve_and_score(matches, photos.truth(), regime(method.removeprefix(PROBA), seed), images=images)
         result = {**solved, "seconds": {**seconds, **solved.get("seconds", {})}}
     return {**result, "total_s": sum(result["seconds"].values())}
+
+
+def rows_of_real(file: Path) -> list[dict]:
+    """The rows of a JSON of `proba bench real` as rows of `method_rows`: ProBA's default options, and COLMAP."""
+    with reading(file, "rows of `proba bench real`", "Give the file that its --json has written."):
+        rows = []
+        for row in read_json(file):
+            if row["method"] == REAL_PROBA:
+                row = {**row, "method": PROBA + DEFAULT}
+            elif not row["method"].startswith(COLMAP):
+                continue
+            seconds = {"total_s": sum(row["seconds"].values())} if "seconds" in row else {}
+            rows.append({**row, "dataset": dataset_of(row["set"]), "seed": int(row["seed"]), **seconds})
+        return rows
+
+
+def with_rows(stored: list[dict], others: Sequence[dict]) -> list[dict]:
+    """Stored rows and those of others that are not among them."""
+    keys = ("set", "method", "seed")
+    known = {tuple(row[key] for key in keys) for row in stored}
+    return stored + [row for row in others if tuple(row[key] for key in keys) not in known]

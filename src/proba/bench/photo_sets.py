@@ -28,7 +28,7 @@ class PhotoSet:
     @property
     def dataset(self) -> str:
         """The dataset it belongs to, which its name begins with."""
-        return self.name.partition("_")[0]
+        return dataset_of(self.name)
 
     def truth(self) -> GroundTruth:
         layout = self._layout()
@@ -48,6 +48,11 @@ class PhotoSet:
 
     def _layout(self) -> Layout | None:
         return next((layout for layout in LAYOUTS if layout.title == self.layout), None)
+
+
+def dataset_of(name: str) -> str:
+    """The dataset that the name of a set begins with."""
+    return name.partition("_")[0]
 
 
 def find_sets(data: Path, names: Sequence[str] = ()) -> list[PhotoSet]:

@@ -18,26 +18,50 @@ from proba._version import __version__
 from proba.bench.experiment import RunOptions
 from proba.bench.experiments import EXPERIMENTS, load_experiment
 from proba.bench.experiments.aggregate import by_dataset, by_set
-from proba.bench.runner import holds, machine, page, reading_rows, run, wanted_rows, write_page
+from proba.bench.methods import rows_of_real, with_rows
+from proba.bench.runner import (
+    holds,
+    load_rows,
+    machine,
+    page,
+    reading_rows,
+    run,
+    save_rows,
+    wanted_rows,
+    write_page,
+)
 from proba.errors import InputError
 from proba.io.atomic import atomic_file, atomic_write_text
 
 PICTURES = Path("images") / "results"
 """Pictures of the page, below the folder of the page."""
+OF_METHODS = ("aggregate", "eth3d")
+"""Experiments whose rows are methods on photo sets, as those of `proba bench real` are."""
 BLOCK = re.compile(r"(<!-- results: ([a-z-]+) -->\n).*?(<!-- end of results -->)", re.S)
 
 
 def make_results(
-    out: Path, page_file: Path, filled: Sequence[Path], options: RunOptions, *, only: Sequence[str], minutes: float
+    out: Path,
+    page_file: Path,
+    filled: Sequence[Path],
+    options: RunOptions,
+    *,
+    only: Sequence[str],
+    minutes: float,
+    real: Path | None = None,
 ) -> None:
     """Run what is missing of all experiments (no row begins after `minutes`), and write all pages.
 
-    With 0 minutes nothing is computed: the page is made from the rows that are there.
+    With 0 minutes nothing is computed: the page is made from the rows that are there. Rows of `proba bench real` in
+    the file `real` are taken over.
     """
     unknown = set(only) - set(EXPERIMENTS)
     if unknown:
         raise InputError(f"there is no experiment {', '.join(sorted(unknown))}; there are {', '.join(EXPERIMENTS)}")
     chosen = list(only or EXPERIMENTS)
+    if real:
+        for name in OF_METHODS:
+            add_rows(name, out, options, rows_of_real(real))
     if minutes:
         _compute(chosen, out, options, time.monotonic() + 60 * minutes)
     for name in chosen:
@@ -58,6 +82,12 @@ def _compute(names: Sequence[str], out: Path, options: RunOptions, until: float)
     for later in (small, options):
         for name in names:
             run(load_experiment(name), out, later, until=until)
+
+
+def add_rows(name: str, out: Path, options: RunOptions, rows: Sequence[dict]) -> None:
+    """Rows that were computed elsewhere join those of an experiment, except where it has its own."""
+    stored = load_rows(out / f"{name}.json")
+    save_rows(name, with_rows(stored, rows), out, options)
 
 
 def write_results(out: Path, page_file: Path, options: RunOptions) -> None:

@@ -33,15 +33,9 @@ def run(
 
     With `retry`, rows that failed are computed again. After the moment `until` (of `time.monotonic`) no row begins.
     """
-    file = out / f"{experiment.name}.json"
-    out.mkdir(parents=True, exist_ok=True)
     plan = experiment.plan(options)
-    head = {"experiment": experiment.name, "quick": options.quick, "machine": machine(options.threads)}
-
-    def save(rows: list[dict]) -> None:
-        atomic_write_text(file, json.dumps({**head, "rows": rows}, indent=1))
-
-    stored = [row for row in load_rows(file) if not (retry and "error" in row)]
+    save = lambda rows: save_rows(experiment.name, rows, out, options)
+    stored = [row for row in load_rows(out / f"{experiment.name}.json") if not (retry and "error" in row)]
     say = lambda row: print(f"{experiment.name}: {one_line(row)}", flush=True)
     rows = compute(plan, stored, save, say=say, until=until, fresh=experiment.fresh)
     write_page(experiment, rows, out)
@@ -53,6 +47,13 @@ def wanted_rows(experiment: Experiment, out: Path, options: RunOptions) -> list[
     stored = load_rows(out / f"{experiment.name}.json")
     found = (next((row for row in stored if holds(row, wanted.settings)), None) for wanted in experiment.plan(options))
     return [row for row in found if row is not None]
+
+
+def save_rows(name: str, rows: Sequence[dict], out: Path, options: RunOptions) -> None:
+    """All rows of an experiment, and the machine that they come from."""
+    out.mkdir(parents=True, exist_ok=True)
+    head = {"experiment": name, "quick": options.quick, "machine": machine(options.threads)}
+    atomic_write_text(out / f"{name}.json", json.dumps({**head, "rows": list(rows)}, indent=1))
 
 
 def load_rows(file: Path) -> list[dict]:

@@ -253,6 +253,7 @@ def results(
     only: tuple[str, ...] = (),
     minutes: float = 90.0,
     full: bool = False,
+    real: Path | None = None,
     cache: Path = CACHE,
     threads: int | None = None,
 ) -> None:
@@ -267,13 +268,14 @@ def results(
         only: Compute only these experiments; the page has all.
         minutes: No row begins after this time; 0: nothing is computed, the page is made from the rows that are there.
         full: The full version of every experiment, which takes many hours.
+        real: A JSON of `proba bench real` by this version; its rows need not be computed again.
         cache: Matches and databases are kept here.
         threads: Processor threads; all by default.
     """
     from proba.bench.results_page import make_results
 
     options = _options(data=data, quick=not full, cache=cache, threads=threads)
-    make_results(out, page, fill, options, only=only, minutes=minutes)
+    make_results(out, page, fill, options, only=only, minutes=minutes, real=real)
     print(f"wrote {page}")
 
 
@@ -284,6 +286,7 @@ def gate(
     full: bool = False,
     update: bool = False,
     resume: bool = False,
+    real: Path | None = None,
     sets: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (),
     threads: int | None = None,
@@ -298,6 +301,7 @@ def gate(
         full: All photo sets and three seeds instead of four small sets and two.
         update: Write the numbers of this run to the baseline instead.
         resume: Keep the rows that an earlier run of this version has left.
+        real: A JSON of `proba bench real` by this version; its rows need not be computed again.
         sets: Only sets whose name holds one of these.
         seeds: Seeds instead of the gate's own.
         threads: Processor threads; all by default.
@@ -311,7 +315,7 @@ def gate(
     if not resume and cache.is_dir():
         shutil.rmtree(cache)
     options = _options(data=data, quick=not full, sets=sets, seeds=seeds, cache=cache, threads=threads)
-    now = summarise(run_gate(out, options, resume=resume))
+    now = summarise(run_gate(out, options, resume=resume, real=real))
     if update:
         save_baseline(baseline, kind, now, options.threads)
         print(f"wrote {baseline} ({kind})")
