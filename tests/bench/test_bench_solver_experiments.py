@@ -24,7 +24,7 @@ def invented(row, number):
     """What the work of a row might have found."""
     scores = {f"{kind}@{x}": float(number % 101) for kind in ("rra", "rta") for x in (1, 5, 10)}
     worlds = {name: {"loss": -1.0, **scores} for name in ("fov45", "fov45-mirror")}
-    mark = {"iteration": 500, "best": "fov45", "worlds": worlds, "refined": scores}
+    mark = {"share": 0.1, "iteration": 500, "best": "fov45", "worlds": worlds, "refined": scores}
     curves = {name: [[50, 1.0], [100, -1.0]] for name in worlds}
     return {**row.settings, **scores, "marks": [mark] * 8, "curves": curves}
 
@@ -136,7 +136,7 @@ def test_classical_adjustment_begins_at_the_cold_start_and_throws_nothing_out(tm
 def test_a_trace_has_both_worlds_on_the_way(tmp_path):
     options = with_solver(preset("paper"), iterations=100)
     found = trace_case(SMALL, options, Trace(marks=(0.5, 1.0)), tmp_path, 1)
-    assert [mark["iteration"] for mark in found["marks"]] == [50, 100]
+    assert [(mark["share"], mark["iteration"]) for mark in found["marks"]] == [(0.5, 50), (1.0, 100)]
     assert set(found["curves"]) == set(found["marks"][1]["worlds"]) == {"fov45", "fov45-mirror"}
     assert all(0 <= world["rra@5"] <= 100 for world in found["marks"][1]["worlds"].values())
 
@@ -155,3 +155,14 @@ def test_random_starts_and_other_fields_of_view_begin_where_they_say():
     assert np.abs(first - other).max() > 0.05 and np.abs(first - np.eye(4)).max() > 0.05
     np.testing.assert_array_equal(first[graph.root], np.eye(4))
     assert poses[0].name == "fov80"
+
+
+def test_convergence_shows_the_full_schedule_beside_the_short_one():
+    experiment = load_experiment("convergence")
+    rows = [invented(row, number) for number, row in enumerate(experiment.plan(QUICK))]
+    assert [row["iterations"] for row in rows] == [QUICK_ITERATIONS, preset("strict").solver.iterations, 30_000]
+    del rows[2]["marks"][0]["refined"]
+    rows[2]["marks"] = [{**rows[2]["marks"][0], "share": share} for share in (0.1, 0.35)]
+    text = experiment.tables(rows)
+    assert "| RRA@5 / RTA@5 after | 10 % | 35 % |" in text and "paper, 3000 iterations: refined" in text
+    assert "paper, 30000 iterations | 2 / 2 | 2 / 2 |" in text and "30000 iterations: refined" not in text

@@ -45,17 +45,19 @@ def trace_case(case: Case, options: SolveOptions, trace: Trace, cache: Path, thr
     cameras = make_setup([matches.images[k] for k in graph.images], options.cameras)
     solver = Solver(make_problem(matches, graph, options.solver, cameras=cameras, seed=options.seed), options.solver)
     names = [matches.images[k].name for k in graph.images]
-    left = [round(share * options.solver.iterations) for share in sorted(trace.marks)]
+    left = sorted(trace.marks)
+    due = lambda progress: left and progress.iteration >= round(left[0] * options.solver.iterations)
     marks: list[dict] = []
 
     def note(progress: Progress) -> None:
-        if not left or progress.iteration < left[0]:
+        share = None
+        while due(progress):
+            share = left.pop(0)
+        if share is None:
             return
-        while left and progress.iteration >= left[0]:
-            left.pop(0)
         solutions = solver.solutions()
         worlds = {one.name: {"loss": one.loss, **pose_scores(names, one.cam_from_world, truth)} for one in solutions}
-        mark = {"iteration": progress.iteration, "best": solutions[0].name, "worlds": worlds}
+        mark = {"share": share, "iteration": progress.iteration, "best": solutions[0].name, "worlds": worlds}
         if trace.refined:
             mark["refined"] = _refined(matches, solutions[0], truth, options.seed)
         marks.append(mark)

@@ -18,12 +18,13 @@ from proba.matching import MatchOptions, match_folder
 from proba.threads import set_threads
 
 QUICK_SETS, SETS = ("dtu_scan24",), ("dtu_scan24", "mip360_bonsai")
-QUICK_SIZES, SIZES = (10, 20, 40), (10, 20, 49, 100, 200, 291)
+QUICK_SIZES, SIZES = (5, 10, 20), (10, 20, 49, 100, 200, 291)
 
 
 def plan(options: RunOptions) -> list[Row]:
     """Growing parts of a set, each with ProBA and COLMAP one after the other."""
-    methods = (PROBA + DEFAULT, *(COLMAP + mapper for mapper in MAPPERS[:2]))
+    mappers = MAPPERS[:1] if options.quick else MAPPERS[:2]
+    methods = (PROBA + DEFAULT, *(COLMAP + mapper for mapper in mappers))
     rows = []
     for photos in options.photo_sets(QUICK_SETS if options.quick else SETS):
         total = len(photos.truth().names)
