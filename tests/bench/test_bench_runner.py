@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from proba.bench.charts import bars
@@ -14,6 +20,8 @@ from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, mean_sco
 from proba.bench.experiments import EXPERIMENTS, load_experiment
 from proba.bench.runner import load_rows, run
 from proba.errors import InputError
+
+PATIENCE_S = 120
 
 
 def square(number: int, log: str) -> dict:
@@ -94,3 +102,49 @@ def test_rows_that_share_a_process_survive_a_crash_among_them(tmp_path: Path) ->
     assert [row.get("square") for row in rows] == [4, None, 25]
     late = run(toy(tmp_path / "log", (6,)), tmp_path, RunOptions(), until=0.0)
     assert late == []  # no row begins after that moment
+
+
+SLOW = """
+import os, sys, time
+from pathlib import Path
+from proba.bench.experiment import Experiment, Row, RunOptions
+from proba.bench.runner import run
+
+def work(number, folder):
+    Path(folder, f"row{number}").write_text(str(os.getpid()))
+    if number and len(sys.argv) == 2:
+        time.sleep(600)
+    return {"square": number**2}
+
+if __name__ == "__main__":
+    rows = [Row(settings={"number": n, "seed": 0}, work=work, arguments=(n, sys.argv[1])) for n in range(3)]
+    slow = Experiment(
+        name="slow", title="Slow", about="Slow.", quoted=(), plan=lambda options: rows,
+        tables=lambda rows: "", draw=lambda rows, path: None, fresh=False,
+    )
+    run(slow, Path(sys.argv[1]), RunOptions())
+"""
+
+
+@pytest.mark.parametrize("sent", (signal.SIGKILL, signal.SIGINT))
+def test_a_run_that_is_killed_leaves_no_process_and_goes_on_where_it_was(tmp_path: Path, sent: signal.Signals) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW)
+    begun = tmp_path / "row1"
+    with subprocess.Popen([sys.executable, script, tmp_path], stderr=subprocess.DEVNULL) as process:
+        wait_until(begun.is_file)
+        process.send_signal(sent)
+        process.wait(timeout=PATIENCE_S)  # not the ten minutes of the row
+    wait_until(lambda: not psutil.pid_exists(int(begun.read_text() or -1)))
+    assert [row["number"] for row in load_rows(tmp_path / "slow.json")] == [0]
+    (tmp_path / "row0").unlink()
+    subprocess.run([sys.executable, script, tmp_path, "quick"], check=True, timeout=PATIENCE_S)
+    assert [row["square"] for row in load_rows(tmp_path / "slow.json")] == [0, 1, 4]
+    assert not (tmp_path / "row0").exists()  # the row that was there was not computed again
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -146,14 +148,18 @@ class Worker:
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:  # ended from outside: nobody waits for the row
+            for child in multiprocessing.active_children():
+                child.terminate()
         self._stop()
 
     def result_of(self, row: Row) -> dict:
         """What a row gives; what goes wrong becomes part of it."""
         begin = time.perf_counter()
         if self.pool is None:
-            self.pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+            context = multiprocessing.get_context("spawn")
+            self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=_leave_with_parent)
         try:
             result = self.pool.submit(_measured, row.work, row.arguments).result()
         except Exception as error:
@@ -167,6 +173,18 @@ class Worker:
         if self.pool is not None:
             self.pool.shutdown()
             self.pool = None
+
+
+def _leave_with_parent() -> None:
+    """Ends this process when the one that started it is gone, so that a kill leaves nothing behind."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _measured(work: Callable[..., dict], arguments: tuple) -> dict:
