@@ -14,15 +14,17 @@ from pathlib import Path
 from proba.cameras import CameraOptions, no_known_focal
 from proba.dense.dense_depth import DenseObserver, DenseOptions, DenseResult, dense_depth
 from proba.errors import InputError
+from proba.evaluation.poses import match_names
 from proba.history.evolution import EVOLUTION_FILE
 from proba.io.atomic import all_or_nothing, remove
 from proba.io.colours import colour_points
 from proba.io.dense_folder import DensePiece, begin_dense, fingerprint, finish_dense
+from proba.io.ground_truth import load_ground_truth
 from proba.io.images import count_photos, tells_focal
 from proba.io.lock import locked
 from proba.io.matches_h5 import load_matches
 from proba.io.photo_folder import mask_folder, photo_folder
-from proba.io.reconstruction_folder import load_reconstruction
+from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.io.solver_folder import SolverFolder, open_solver_folder
 from proba.io.video import FRAMES, check_photo_source, is_video, photos_of
 from proba.kernels import evaluator
@@ -32,6 +34,7 @@ from proba.matching.folder import Observer as MatchObserver
 from proba.memory import set_memory
 from proba.pipeline import Observer, SolveOptions, SolveResult, Together, refine_solved, solve_matches
 from proba.refine import RefineOptions
+from proba.refine.given_cameras import in_given_cameras
 from proba.refine.normal_equations import require_memory
 from proba.report import judge, output_folder, write_results
 from proba.report.matching import matching_facts
@@ -216,6 +219,8 @@ def dense_folder(
     *,
     images: str | Path | None = None,
     masks: str | Path | None = None,
+    cameras: str | Path | None = None,
+    out: str | Path | None = None,
     options: DenseOptions | None = None,
     threads: int | None = None,
     memory: float | None = None,
@@ -231,6 +236,9 @@ def dense_folder(
         folder: Result folder of `proba run` or `proba solve`, or any with COLMAP models in sparse/0, sparse/1, ...
         images: Folder of the photos; None: where they were.
         masks: Folder of masks named like the photos: white counts, black gets no depth; None: as in the matching.
+        cameras: Cameras that are known (gt.json, COLMAP model, transforms.json) to take instead of the result's own;
+            the points of its tracks are placed anew. Needs `out`.
+        out: Folder for the model and its dense depth; None: `folder` itself.
         options: Settings of the dense depth.
         threads: Processor threads; None: all.
         memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
@@ -238,20 +246,29 @@ def dense_folder(
         observer: Is told how far the work is.
     """
     options, source = options or DenseOptions(), Path(folder)
+    target = source if out is None else Path(out)
+    if cameras is not None and target.absolute() == source.absolute():
+        raise InputError(f"{folder} keeps its own cameras. Give another folder for the given ones with --out.")
     set_threads(threads)
     set_memory(memory)
     pieces = load_reconstruction(source)
+    if cameras is not None:
+        truth = load_ground_truth(cameras)
+        pieces = [in_given_cameras(pieces[0], truth, match_names(pieces[0].image_names, truth.names))]
     names = [name for piece in pieces for name in piece.image_names]
     photos = photo_folder(source, names, None if images is None else Path(images))
     white = mask_folder(source, None if masks is None else Path(masks))
-    with locked(source):
+    with locked(target):
+        if target != source:
+            save_reconstruction(pieces, target)
+            pieces = load_reconstruction(target)  # with the last bits that a file keeps
         chosen = {**asdict(options), "masks": white and str(white.resolve())}  # other masks, other depth
-        index = begin_dense(source, [fingerprint(piece) for piece in pieces], chosen, resume=resume)
+        index = begin_dense(target, [fingerprint(piece) for piece in pieces], chosen, resume=resume)
         results = [
-            dense_depth(piece, photos, DensePiece(source, k), options, masks=white, observer=observer)
+            dense_depth(piece, photos, DensePiece(target, k), options, masks=white, observer=observer)
             for k, piece in enumerate(pieces)
         ]
-        finish_dense(source, index, pieces[0], [result.facts() for result in results])
+        finish_dense(target, index, pieces[0], [result.facts() for result in results])
     return results
 
 

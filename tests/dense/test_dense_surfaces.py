@@ -12,6 +12,7 @@ from proba import api
 from proba.dense.dense_depth import DenseOptions
 from proba.errors import InputError
 from proba.io.dense_folder import DensePiece, load_dense
+from proba.io.ground_truth import GroundTruth, save_ground_truth
 from proba.io.ply import read_ply
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.synthetic.render import render
@@ -182,3 +183,51 @@ def test_photos_that_are_gone_and_damaged_files_are_told(found, tmp_path):
     index.write_text(json.dumps([1, 2]))
     with pytest.raises(InputError, match="proba dense"):
         load_dense(tmp_path / "result", reconstruction)
+
+
+def true_cameras(scene, path, scale=1.0):
+    """The scene's cameras as a gt.json, in a world that is larger by `scale`."""
+    pose = scene.cam_from_world.copy()
+    pose[:, :3, 3] *= scale
+    count = scene.n_images
+    truth = GroundTruth(
+        names=scene.image_names, cam_from_world=pose, intrinsics=np.tile(scene.intrinsics[0], (count, 1)),
+        width=np.full(count, scene.width), height=np.full(count, scene.height),
+    )  # fmt: skip
+    save_ground_truth(truth, path)
+
+
+def test_given_cameras_take_the_place_of_the_results_own(found, tmp_path):
+    scene, folder, own = found
+    spoilt = load_reconstruction(folder / "result")[0]
+    spoilt.cam_from_world[:, :3, 3] += np.random.default_rng(0).normal(0, 0.3, (len(spoilt), 3))
+    save_reconstruction([spoilt], tmp_path / "spoilt")
+    before = {path: path.read_bytes() for path in (tmp_path / "spoilt").rglob("*") if path.is_file()}
+    true_cameras(scene, tmp_path / "gt.json", scale=10)
+    [result] = api.dense_folder(
+        tmp_path / "spoilt", images=folder / "images", cameras=tmp_path / "gt.json", out=tmp_path / "out",
+        options=OPTIONS,
+    )  # fmt: skip
+    assert {path: path.read_bytes() for path in (tmp_path / "spoilt").rglob("*") if path.is_file()} == before
+    given = load_reconstruction(tmp_path / "out")[0]
+    assert np.allclose(given.cam_from_world[:, :3, :3], scene.cam_from_world[:, :3, :3])
+    assert len(given.points.xyz) > 0.9 * len(spoilt.points.xyz)
+    depth = load_dense(tmp_path / "out", given).read_depth(given.image_names[0]).depth
+    truth = 10 * scene.depth_map(0, WIDTH, HEIGHT)
+    assert np.median(np.abs(depth / truth - 1)[depth > 0]) < 0.003
+    assert len(result.cloud.xyz) > 0.9 * len(own.cloud.xyz)
+
+
+def test_given_cameras_need_a_folder_of_their_own_and_the_same_photos(photographed, tmp_path):
+    scene, folder = photographed
+    true_cameras(scene, tmp_path / "gt.json")
+    with pytest.raises(InputError, match="--out"):
+        api.dense_folder(folder / "result", images=folder / "images", cameras=tmp_path / "gt.json")
+    content = json.loads((tmp_path / "gt.json").read_text())
+    for camera in content["cameras"]:
+        camera["image"] = f"other_{camera['image']}"
+    (tmp_path / "gt.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="other photos"):
+        api.dense_folder(
+            folder / "result", images=folder / "images", cameras=tmp_path / "gt.json", out=tmp_path / "out"
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from proba.dense.patch_cost import SAMPLES, WORST, correlation, reference_patch
+from proba.dense.patch_cost import RADIUS, SAMPLES, WORST, correlation, reference_patch
 from proba.jit import cached_njit
 
 CHOSEN = 4
@@ -24,6 +24,8 @@ MIN_DEVIATION = 1.2
 GEOMETRY_WEIGHT = 0.1
 """Cost of each pixel by which a plane and the depth of another photo differ there and back."""
 GEOMETRY_LIMIT_PX = 3.0
+SAME = 1e-5
+"""Planes that differ by less, as a share of the inverse depth, are one plane: no place moves by a hundredth pixel."""
 FAR = np.array([3, 5, 7, 11, 17], np.int32)
 """Odd distances of pixels of the other colour along rows and columns; the best of each direction is tried."""
 
@@ -129,6 +131,9 @@ def plane_cost(views, chosen, x, y, rho, a, b, values, weights, limit):
 @cached_njit(nogil=True, fastmath=True, error_model="numpy")
 def _try(views, chosen, lens, bounds, x, y, plane, rho, a, b, values, weights, best):
     """Replace the plane [3] of a pixel by another one if that fits better; returns the lower cost."""
+    near = np.float32(SAME) * plane[0]
+    if abs(rho - plane[0]) < near and np.float32(RADIUS) * (abs(a - plane[1]) + abs(b - plane[2])) < near:
+        return best
     if not (rho > bounds[0] and rho < bounds[1]) or facing(lens, x, y, rho, a, b) < np.float32(MIN_COSINE):
         return best
     cost = plane_cost(views, chosen, x, y, rho, a, b, values, weights, best)

@@ -30,7 +30,7 @@ def assemble(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.n
         camera_of_image=bundle.camera_of_image.copy(),
         cam_from_world=bundle.cam_from_world.copy(),
         pose_std=cameras.pose_std,
-        points=_points(bundle, sigma, cloud.tracks, unit),
+        points=bundle_points(bundle, sigma, cloud.tracks, unit),
         log_depth=log_depth,
         log_variance=log_variance,
         edges=_edges(matches, state.solution, bundle, state.observations.pairs),
@@ -80,7 +80,7 @@ def _camera(
     )
 
 
-def _points(bundle: Bundle, sigma: np.ndarray, tracks: Tracks, unit: np.ndarray) -> Points:
+def bundle_points(bundle: Bundle, sigma: np.ndarray, tracks: Tracks, unit: np.ndarray) -> Points:
     """Points that at least two observations hold."""
     held = bundle.alive_per_track()  # [T]
     kept = (held >= 2) & np.isfinite(sigma)  # [T]
