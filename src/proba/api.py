@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from proba.cameras import CameraOptions, no_known_focal
+from proba.clusters import Dividing
 from proba.dense.dense_depth import DenseObserver, DenseOptions, DenseResult, dense_depth
 from proba.errors import InputError
 from proba.evaluation.poses import match_names
@@ -38,6 +39,7 @@ from proba.refine.given_cameras import in_given_cameras
 from proba.refine.normal_equations import require_memory
 from proba.report import judge, output_folder, write_results
 from proba.report.matching import matching_facts
+from proba.tasks import Engine, WorkerOptions, open_engine
 from proba.threads import set_threads
 
 
@@ -49,6 +51,8 @@ def reconstruct(
     options: SolveOptions | None = None,
     threads: int | None = None,
     memory: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     observer: Observer | None = None,
     match_observer: MatchObserver | None = None,
@@ -62,6 +66,9 @@ def reconstruct(
         options: Settings of everything after the matching.
         threads: Processor threads; None: all.
         memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
+        workers: Processes on this machine that match and solve clusters, each with these threads and this memory;
+            None: this one.
+        cluster: Address of a Dask scheduler whose workers do that instead, e.g. tcp://10.0.0.1:8786.
         resume: Go on with what an earlier call left in `out`.
         observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
         match_observer: Is told how far the matching is.
@@ -71,15 +78,16 @@ def reconstruct(
     set_memory(memory)
     _check_inputs(images, match, options)
     folder = None if out is None else Path(out)
-    with _work_folder(folder) as work:
+    by = WorkerOptions(workers=workers, cluster=cluster, threads=threads, memory=memory)
+    with _work_folder(folder) as work, open_engine(by) as engine:
         begin, file = time.perf_counter(), work / "matches.h5"
         photos, match = _photos(Path(images), work / FRAMES, match, resume)
         match = replace(match, graph_neighbours=match.graph_neighbours or options.graph.n_neig)
         require_memory(count_photos(photos))
-        match_folder(photos, file, match, resume=resume, jobs=count, observer=match_observer)
+        match_folder(photos, file, match, resume=resume, jobs=count, observer=match_observer, engine=engine)
         before = {"match": time.perf_counter() - begin}
         set_threads(count)
-        return _solve(file, photos, folder, options, resume, observer, before)
+        return _solve(file, photos, folder, options, resume, observer, before, engine)
 
 
 def match(
@@ -89,6 +97,8 @@ def match(
     options: MatchOptions | None = None,
     jobs: int | None = None,
     memory: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     observer: MatchObserver | None = None,
 ) -> MatchSummary:
@@ -100,15 +110,18 @@ def match(
         options: Settings of the matching.
         jobs: Pairs at a time; None: as many as there are processors.
         memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
+        workers: Processes on this machine that match, each with this memory; None: this one.
+        cluster: Address of a Dask scheduler whose workers do that instead, e.g. tcp://10.0.0.1:8786.
         resume: Keep the pairs that an earlier call has finished.
         observer: Is told how far the matching is.
     """
     options, file = options or MatchOptions(), Path(out)
     set_memory(memory)
     _check_inputs(images, options)
-    with locked(file.parent, f".{file.name}.lock"):
+    by = WorkerOptions(workers=workers, cluster=cluster, memory=memory)
+    with locked(file.parent, f".{file.name}.lock"), open_engine(by) as engine:
         photos, options = _photos(Path(images), file.with_name(f"{file.name}.{FRAMES}"), options, resume)
-        return match_folder(photos, file, options, resume=resume, jobs=jobs, observer=observer)
+        return match_folder(photos, file, options, resume=resume, jobs=jobs, observer=observer, engine=engine)
 
 
 def solve(
@@ -119,6 +132,8 @@ def solve(
     options: SolveOptions | None = None,
     threads: int | None = None,
     memory: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     observer: Observer | None = None,
 ) -> SolveResult:
@@ -131,6 +146,9 @@ def solve(
         options: Settings of all stages.
         threads: Processor threads; None: all.
         memory: Gigabytes that the process may hold; None: four fifths of what the machine has left.
+        workers: Processes on this machine that solve clusters, each with these threads and this memory;
+            None: this one.
+        cluster: Address of a Dask scheduler whose workers do that instead, e.g. tcp://10.0.0.1:8786.
         resume: Go on with what an earlier call left in `out`.
         observer: Is told how far the solver is, e.g. a `proba.Recorder`, which writes evolution.npz.
     """
@@ -139,8 +157,9 @@ def solve(
     set_memory(memory)
     evaluator(options.solver.device)
     folder, photos = (None if path is None else Path(path) for path in (out, images))
-    with nullcontext() if folder is None else output_folder(folder):
-        return _solve(matches, photos, folder, options, resume, observer, {})
+    by = WorkerOptions(workers=workers, cluster=cluster, threads=threads, memory=memory)
+    with nullcontext() if folder is None else output_folder(folder), open_engine(by) as engine:
+        return _solve(matches, photos, folder, options, resume, observer, {}, engine)
 
 
 def _solve(
@@ -151,6 +170,7 @@ def _solve(
     resume: bool,
     observer: Observer | None,
     seconds_before: dict[str, float],
+    engine: Engine,
 ) -> SolveResult:
     """Solve, colour, and write what a folder of results holds. `seconds_before` are stages that came before."""
     data = matches if isinstance(matches, Matches) else load_matches(matches, images=images)
@@ -167,6 +187,7 @@ def _solve(
         resume=resume,
         keep=folder,
         matches_file=None if isinstance(matches, Matches) else Path(matches).absolute(),
+        divider=Dividing(engine=engine, checkpoints=checkpoints, resume=resume),
     )
     result.seconds = {**seconds_before, **result.seconds}
     _write(result, folder, data, options, photos, matching, watch)

@@ -19,7 +19,7 @@ from proba.reconstruction import Reconstruction
 from proba.refine import Refinement, RefineOptions, RefineResult
 from proba.refine.normal_equations import require_memory
 from proba.refine.pixels import Photos
-from proba.solution import GROWN, Hypothesis, SolverRun
+from proba.solution import GROWN, ClusterReport, Hypothesis, SolverRun
 from proba.solve_options import SolveOptions, settings_from
 from proba.solver import Progress, Solver, solve_graph
 from proba.solver.problem import Problem
@@ -111,6 +111,8 @@ class Piece:
     unplaced: list[str]
     """Images that only keep the solver's pose."""
     seconds: dict[str, float]
+    clusters: Sequence[ClusterReport] = ()
+    """The clusters that it was divided into; none: it was solved as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +156,16 @@ class SolveResult:
         return self.pieces[0].reconstruction
 
 
+class Divider(Protocol):
+    """Solves large pieces in clusters."""
+
+    def wants(self, graph: ViewGraph, options: SolveOptions) -> bool:
+        """Whether a piece is divided."""
+
+    def solved(self, matches: Matches, graph: ViewGraph, options: SolveOptions, watch: Together) -> SolverRun:
+        """One world of the piece from those of its clusters."""
+
+
 def solve_matches(
     matches: Matches,
     options: SolveOptions | None = None,
@@ -164,13 +176,14 @@ def solve_matches(
     resume: bool = False,
     keep: Path | None = None,
     matches_file: Path | None = None,
+    divider: Divider | None = None,
 ) -> SolveResult:
     """Reconstruct every connected piece of the view graph from a cold start.
 
     Ctrl-C ends the first-order solve early and refines what is there. With `checkpoints` (a folder) a run that was
     interrupted or killed can be resumed to the same bits. With `images`, the folder of the photos, coarse matches are
     refined on their pixels. With `keep`, a result folder, what the solver leaves stays there, for `refine_solved`;
-    `matches_file` is where that will look for the matches.
+    `matches_file` is where that will look for the matches. With a `divider`, large pieces are solved in clusters.
     """
     options = options or SolveOptions()
     check_known_focals(matches.images, options.cameras)
@@ -206,6 +219,7 @@ def solve_matches(
             resume=resume,
             folder=folder,
             index=index,
+            divider=divider if divider is not None and divider.wants(graph, options) else None,
         )
         for index, graph in enumerate(graphs)
     ]
@@ -282,12 +296,18 @@ class _Solving:
     resume: bool
     folder: SolverFolder | None
     index: int
+    divider: Divider | None
 
     def first(self) -> SolverRun:
+        if self.divider is not None:
+            run = self.divider.solved(self.matches, self.graph, self.options, self.watch)
+            if self.folder is not None:
+                self.folder.save(self.index, 0, run)
+            return run
         return self._solved(self.options.solver.iterations, self.checkpoint, attempt=0)
 
     def again(self) -> SolverRun | None:
-        if self.options.longer <= 1:
+        if self.options.longer <= 1 or self.divider is not None:
             return None
         iterations = self.options.longer * self.options.solver.iterations
         self.watch.stage(f"no two worlds agree, solving again with {iterations} iterations")
@@ -369,7 +389,7 @@ def _refine_piece(
     runs = [source.first()]
     watch.stage("refining")
     begin, longer = time.perf_counter(), 0.0
-    refinement = Refinement(matches, source.graph, _refine_options(options), watch.stage, seed=options.seed)
+    refinement = Refinement(matches, source.graph, _refine_options(options, runs[0]), watch.stage, seed=options.seed)
     choice = refinement.polish(runs[0].solutions)
     if not choice.settled and not runs[0].interrupted:
         start = time.perf_counter()
@@ -393,13 +413,15 @@ def _refine_piece(
         rescued=result.rescued,
         unplaced=result.unplaced,
         seconds={"solve": sum(run.seconds for run in runs), "refine": time.perf_counter() - begin - longer},
+        clusters=run.clusters,
     )
     return piece, runs[-1].interrupted
 
 
-def _refine_options(options: SolveOptions) -> RefineOptions:
-    """In the strict regime nothing but the solver's worlds and their refinement may place a camera."""
-    if options.solver.hypotheses != "cold":
+def _refine_options(options: SolveOptions, run: SolverRun) -> RefineOptions:
+    """In the strict regime nothing but the solver's worlds and their refinement may place a camera. Nor are the many
+    images of a set in clusters placed one by one: that takes the square of their number, and each cluster tried it."""
+    if options.solver.hypotheses != "cold" and not run.clusters:
         return options.refine
     return replace(options.refine, growing=replace(options.refine.growing, enabled=False))
 

@@ -31,6 +31,8 @@ class Solution:
     edge_weight: np.ndarray  # [E] float32
 
 
+CLUSTERS = "clusters"
+"""Name of the world of a large set that was joined from its clusters."""
 GROWN = "grown"
 """Name of a world that the refinement placed camera by camera; it is none of the solver's."""
 
@@ -56,6 +58,23 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterReport:
+    """How one cluster of a large set fared."""
+
+    images: list[str]
+    """Names of the images that it places, with those that it shares."""
+    level: str
+    """Verdict on it alone: good, check, distrust."""
+    text: str
+    """The verdict in words, or why it has no result."""
+    explained_share: float
+    """Explained matches as a part of the explainable ones."""
+    voted_out: str
+    """Why it is not in the result; empty: it is."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class SolverRun:
     """What one run of the solver on one connected piece leaves."""
 
@@ -69,3 +88,5 @@ class SolverRun:
     """Whether the user ended it early."""
     seconds: float
     """Time it took."""
+    clusters: Sequence[ClusterReport] = ()
+    """The clusters that the piece was divided into."""

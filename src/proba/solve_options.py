@@ -7,7 +7,7 @@ from typing import TypeVar, get_type_hints
 
 from proba.cameras import CameraOptions
 from proba.errors import InputError
-from proba.graph import GraphOptions
+from proba.graph import ClusterOptions, GraphOptions
 from proba.objective import ObjectiveOptions
 from proba.refine import RefineOptions
 from proba.solver import SolverOptions, StepSizes
@@ -31,6 +31,8 @@ class SolveOptions:
     """What is known or assumed of the cameras."""
     graph: GraphOptions = field(default_factory=GraphOptions)
     """Which pairs the solver looks at."""
+    clusters: ClusterOptions = field(default_factory=ClusterOptions)
+    """How large sets are divided."""
     solver: SolverOptions = field(default_factory=SolverOptions)
     """From a cold start to a rough reconstruction."""
     refine: RefineOptions = field(default_factory=RefineOptions)
@@ -52,6 +54,7 @@ class SolveOptions:
             solver=_paper_solver(),
             refine=RefineOptions(enabled=False),
             longer=1,
+            clusters=ClusterOptions(count="off"),
         )
 
 

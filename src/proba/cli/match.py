@@ -22,6 +22,8 @@ def main(
     out: Annotated[Path | None, OUT] = None,
     jobs: int | None = None,
     memory: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     quiet: bool = False,
     list: bool = False,
@@ -37,6 +39,8 @@ def main(
         out: Matches file to write, h5 in hloc's dense layout.
         jobs: Pairs at a time; by default as many as there are processors.
         memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
+        workers: Processes on this machine that match; needs `pip install 'proba-sfm[cluster]'`.
+        cluster: Address of a Dask scheduler whose workers do that instead, e.g. tcp://10.0.0.1:8786.
         resume: Keep the pairs that an earlier run has finished; changed photos or settings are matched again.
         quiet: No progress display.
         list: Show the matchers and what each of them needs, then stop.
@@ -48,7 +52,17 @@ def main(
     if images is None or out is None:
         raise InputError("give a folder of photos and --out FILE, e.g. `proba match photos --out matches.h5`")
     with MatchBar(quiet=quiet) as bar:
-        api.match(images, out=out, options=match, jobs=jobs, memory=memory, resume=resume, observer=bar)
+        api.match(
+            images,
+            out=out,
+            options=match,
+            jobs=jobs,
+            memory=memory,
+            workers=workers,
+            cluster=cluster,
+            resume=resume,
+            observer=bar,
+        )
     print(f"wrote {out}; next: proba solve {out} --images {images} --out DIR")
 
 

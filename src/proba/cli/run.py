@@ -25,6 +25,8 @@ def main(
     out: Annotated[Path, OUT],
     threads: int | None = None,
     memory: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     quiet: bool = False,
     live: bool = False,
@@ -44,6 +46,8 @@ def main(
         out: Folder for the results; made if it does not exist.
         threads: Processor threads; all by default.
         memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
+        workers: Processes on this machine that match and solve clusters; needs `pip install 'proba-sfm[cluster]'`.
+        cluster: Address of a Dask scheduler whose workers do that instead, e.g. tcp://10.0.0.1:8786.
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.
@@ -53,8 +57,8 @@ def main(
     """
     with show_solve(out, quiet=quiet, live=live) as show, MatchBar(quiet=quiet) as match_bar:
         api.reconstruct(
-            images, out=out, match=match, options=options, threads=threads, memory=memory, resume=resume,
-            observer=show.observer, match_observer=match_bar,
+            images, out=out, match=match, options=options, threads=threads, memory=memory, workers=workers,
+            cluster=cluster, resume=resume, observer=show.observer, match_observer=match_bar,
         )  # fmt: skip
         print(folder_summary(out))
         if dense:

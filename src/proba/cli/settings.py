@@ -37,6 +37,7 @@ SHORT = {
     "PairOptions.file": "pairs-file",
     "SolveOptions.preset": "preset",
     "SolveOptions.seed": "seed",
+    "ClusterOptions.count": "clusters",
     "CameraOptions.share": "share",
     "CameraOptions.focal": "focal",
     "SolverOptions.hypotheses": "hypotheses",

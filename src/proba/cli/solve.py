@@ -23,6 +23,8 @@ def main(
     images: Path | None = None,
     threads: int | None = None,
     memory: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     quiet: bool = False,
     live: bool = False,
@@ -41,6 +43,8 @@ def main(
             and they tell image sizes where the matches file does not.
         threads: Processor threads; all by default.
         memory: Gigabytes that the process may hold; by default four fifths of what the machine has left.
+        workers: Processes on this machine that solve clusters; needs `pip install 'proba-sfm[cluster]'`.
+        cluster: Address of a Dask scheduler whose workers do that instead, e.g. tcp://10.0.0.1:8786.
         resume: Continue a run that was interrupted or killed.
         quiet: No progress display.
         live: Show the solve in the browser while it runs.
@@ -54,6 +58,8 @@ def main(
             options=options,
             threads=threads,
             memory=memory,
+            workers=workers,
+            cluster=cluster,
             resume=resume,
             observer=show.observer,
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -16,14 +18,20 @@ from proba.io.reading import Allowance
 def write_npz(path: str | Path, arrays: Mapping[str, np.ndarray], *, compress: bool = False) -> None:
     """Write arrays by name; the file appears whole or not at all."""
     with atomic_file(path) as file:
-        (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]
+        write_npz_to(file, arrays, compress=compress)
 
 
-def read_npz(path: str | Path) -> dict[str, np.ndarray]:
+def write_npz_to(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, compress: bool = False) -> None:
+    """Write arrays by name to an open file; numpy gives its entries a fixed date, so the bytes repeat."""
+    (np.savez_compressed if compress else np.savez)(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_npz(source: str | Path | io.BytesIO) -> dict[str, np.ndarray]:
     """All arrays by name. Any exception means that the file is damaged or hostile."""
-    with zipfile.ZipFile(path) as archive:
+    size = len(source.getbuffer()) if isinstance(source, io.BytesIO) else Path(source).stat().st_size
+    with zipfile.ZipFile(source) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-        Allowance(Path(path)).take(sum(member.file_size for member in members))
+        Allowance(size).take(sum(member.file_size for member in members))
         return {member.filename.removesuffix(".npy"): _read_array(archive, member) for member in members}
 
 

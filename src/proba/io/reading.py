@@ -84,8 +84,9 @@ def _check_depth(content: Any) -> None:
 class Allowance:
     """How many bytes a file may still ask for: a bounded multiple of its own size."""
 
-    def __init__(self, path: Path):
-        self.left = SMALL_BYTES + LARGEST_RATIO * path.stat().st_size
+    def __init__(self, source: Path | int):
+        size = source if isinstance(source, int) else source.stat().st_size  # bytes
+        self.left = SMALL_BYTES + LARGEST_RATIO * size
 
     def take(self, size: int) -> None:
         self.left -= size

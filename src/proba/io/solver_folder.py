@@ -17,7 +17,7 @@ from proba.io.atomic import atomic_write_text
 from proba.io.npz import read_npz, write_npz
 from proba.io.reading import parse_json, read_json, reading
 from proba.matches import Matches
-from proba.solution import Hypothesis, Solution, SolverRun
+from proba.solution import ClusterReport, Hypothesis, Solution, SolverRun
 
 SOLVER_FOLDER = "solver"
 """Name of the folder within a result folder."""
@@ -66,6 +66,7 @@ class SolverFolder:
             "iterations": run.iterations,
             "interrupted": run.interrupted,
             "seconds": run.seconds,
+            "clusters": [asdict(cluster) for cluster in run.clusters],
             "hypotheses": [asdict(hypothesis) for hypothesis in run.hypotheses],
             "solutions": [
                 {"name": world.name, "loss": float(world.loss), "epipolar_share": float(world.epipolar_share)}
@@ -137,4 +138,5 @@ def _run(header: dict, arrays: dict[str, np.ndarray]) -> SolverRun:
         iterations=header["iterations"],
         interrupted=header["interrupted"],
         seconds=header["seconds"],
+        clusters=[ClusterReport(**cluster) for cluster in header.get("clusters", [])],
     )

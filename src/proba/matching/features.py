@@ -46,6 +46,10 @@ class FeatureCache:
                 self._size -= _bytes(old)
         return features
 
+    def file(self, photo: Photo) -> Path:
+        """Where the features of a photo are kept on disk."""
+        return self.folder / f"{photo.digest}-{self.key}.npz"
+
     def clear(self) -> None:
         """Remove the files: they are only needed until all pairs are matched."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -53,7 +57,7 @@ class FeatureCache:
     def _load(self, photo: Photo) -> Features:
         if not self.matcher.keep_features:
             return self._extract(photo)
-        path = self.folder / f"{photo.digest}-{self.key}.npz"
+        path = self.file(photo)
         try:
             return read_npz(path)
         except Exception:  # not made yet, or damaged in any way: both mean that it has to be made

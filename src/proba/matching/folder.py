@@ -29,8 +29,9 @@ from proba.matching.background import (
 )
 from proba.matching.densify import Densifier
 from proba.matching.features import FeatureCache, working_bytes
-from proba.matching.matcher import Extractor, Features, Matcher, check_matcher, empty_matches, make_matcher
+from proba.matching.matcher import Extractor, Features, Matcher, check_matcher, empty_matches
 from proba.matching.nearest import MAX_DIMENSIONS
+from proba.matching.pair_work import PairWork
 from proba.matching.pairs import (
     ROWS_AT_A_TIME,
     VOCABULARY_SEED,
@@ -48,11 +49,12 @@ from proba.matching.pairs import (
     unit_sample,
     vocabulary,
 )
-from proba.matching.sift import SELECTIVE, SELECTIVE_BOUNDS, Sift
+from proba.matching.shards import Recipe, Shards
 from proba.matching.store import MatchStore, Record, join_matches, settings_key
 from proba.matching.triplets import false_pairs
-from proba.matching.verify import PREVIEW, VerifyOptions, verify
+from proba.matching.verify import VerifyOptions, verify
 from proba.memory import Budget, allowed_bytes, require
+from proba.tasks import Engine, InProcess
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -183,6 +185,7 @@ def match_with_one(
     jobs: int | None = None,
     observer: Observer | None = None,
     graph: ViewGraphMatches | None = None,
+    engine: Engine | None = None,
 ) -> MatchSummary:
     """The same as `match_folder` with one matcher, for all pairs or for the edges of a graph that another has made."""
     if jobs is not None and jobs < 1:
@@ -191,20 +194,23 @@ def match_with_one(
     torch.set_num_threads(1)  # several pairs at a time make better use of the cores than several threads for a pair
     check_match_options(options)
     auto = options.matcher == AUTO
-    first = make_matcher(FIRST if auto else options.matcher, options.weights)
+    recipe = Recipe(name=FIRST if auto else options.matcher, weights=options.weights)
+    first = recipe.make()
     photos = find_photos(folder, masks=options.masks, jobs=jobs)
     _check_memory(photos, first, options)
     with MatchStore(out, photos, resume=resume) as store, ThreadPoolExecutor(jobs) as pool:
         run = _Run(photos, store, options, pool, jobs, observer or Silent())
+        run.send_to(engine, folder)
+        run.know(recipe, first)
         pairs = run.choose(first)
         run.match(first, pairs)
         if run.stands_still():
             pairs = run.match_subject(first, pairs)
         if auto:
             if apart := run.between_pieces(pairs):
-                run.match(Sift(SELECTIVE, SELECTIVE_BOUNDS), apart, features_of=first)
+                run.match(run.know(Recipe(name=FIRST, selective=True)), apart, features_of=first)
             if needy := run.needy(pairs):
-                run.match(make_matcher(SECOND), needy)
+                run.match(run.know(Recipe(name=SECOND)), needy)
         if options.triplets:
             run.drop_contradicted()
         if options.densify:
@@ -279,9 +285,23 @@ class _Run:
         self.only: dict[Pair, str] = {}  # pairs that keep what one of the settings gave
         self.features_folder = store.path.with_name(store.path.name + ".features")
         self.caches: dict[str, FeatureCache] = {}
+        self.shards: Shards | None = None
+        self.recipes: dict[int, Recipe] = {}  # of matchers, which live as long as this
         room = allowed_bytes() - fixed_bytes(len(photos), options)
         self.held_bytes = min(HELD_BYTES, room / 4)  # of each cache
         self.budget = Budget(room / 2)
+
+    def send_to(self, engine: Engine | None, folder: Path) -> None:
+        """Let workers look at the photos, instead of threads of this process."""
+        if engine is not None and not isinstance(engine, InProcess):
+            self.shards = Shards.of(engine, self.photos, folder, self.options.masks, self.features_folder)
+
+    def know(self, recipe: Recipe, matcher: Matcher | None = None) -> Matcher:
+        """A matcher that workers can make too. Those that the user has registered are known in this process alone."""
+        matcher = matcher or recipe.make()
+        if type(matcher).__module__.startswith("proba."):
+            self.recipes[id(matcher)] = recipe
+        return matcher
 
     def choose(self, matcher: Matcher) -> list[Pair]:
         """The pairs to match; large sets are shortlisted by the matcher's own features."""
@@ -309,27 +329,40 @@ class _Run:
         del signatures
         cache = self._cache(matcher)
 
-        def look(pair: Pair) -> int:
-            few = [_first(self._features(cache, k), options.look) for k in pair]
-            return len(matcher.match(*few).scores)
-
         self.observer.begin("quick look", len(proposed.pairs), "pair")
         seen = np.float32(options.signature_weight) * proposed.alike  # [P]
-        for k, count in enumerate(self._parallel(look, [(i, j) for i, j in proposed.pairs.tolist()])):
+        for k, count in self._looks(self._work(matcher, cache), [(i, j) for i, j in proposed.pairs.tolist()]):
             seen[k] += count
             self.observer.advance()
         return likely_pairs(Candidates(proposed.pairs, seen), n, options)
 
+    def _looks(self, work: PairWork, pairs: list[Pair]) -> Iterator[tuple[int, int]]:
+        """Number of each pair and how many matches a quick look finds."""
+        look, recipe = self.options.pairs.look, self._recipe(work.matcher)
+        if self.shards is not None and recipe is not None:
+            return self.shards.looks(recipe, work, pairs, look)
+        return enumerate(self._parallel(lambda pair: work.look(pair, look), pairs))
+
+    def _make_features(self, matcher: Matcher, cache: FeatureCache, photos: list[Photo]) -> None:
+        """The features of photos on disk."""
+        recipe = self._recipe(matcher)
+        self.observer.begin("features", len(photos), "image")
+        if self.shards is not None and recipe is not None:
+            done: Iterator = self.shards.features(recipe, cache, photos)
+        else:
+            done = self._parallel(cache.get, photos)
+        for _ in done:
+            self.observer.advance()
+
     def _signatures(self, matcher: Matcher) -> np.ndarray:  # [N, C]
         """What each photo looks like, from a vocabulary of the set's own features."""
         cache, options = self._cache(matcher), self.options.pairs
-        self.observer.begin("features", len(self.photos), "image")
+        self._make_features(matcher, cache, self.photos)
         random = np.random.default_rng(VOCABULARY_SEED)
         telling = matcher.preview or None  # on dtu_scan24 they find as many of the verified pairs as all, or more
         samples, of_image = [], min(SAMPLE_OF_IMAGE, -(-SAMPLE_OF_ALL // len(self.photos)))
         for features in self._parallel(lambda k: self._features(cache, k), range(len(self.photos))):
             samples.append(unit_sample(features["descriptors"][:telling], of_image, random))
-            self.observer.advance()
         centres = vocabulary(np.concatenate(samples), options.words)
         del samples
         self.observer.begin("signatures", len(self.photos), "image")
@@ -346,14 +379,27 @@ class _Run:
         key = self._described(matcher, {"subject": True} if self.background else None)
         todo = [(i, j) for i, j in pairs if not self.store.has(self.photos[i], self.photos[j], key)]
         if matcher.keep_features and todo:
-            needed = [self.photos[k] for k in sorted({k for pair in todo for k in pair})]
-            self.observer.begin("features", len(needed), "image")
-            for _ in self._parallel(cache.get, needed):
-                self.observer.advance()
-        self._store_all("matching", lambda pair: self._match_pair(matcher, cache, key, pair), key, pairs)
+            source = features_of or matcher
+            self._make_features(source, cache, [self.photos[k] for k in sorted({k for pair in todo for k in pair})])
+        work, recipe, source_recipe = (
+            self._work(matcher, cache, key),
+            self._recipe(matcher),
+            self._recipe(cache.matcher),
+        )
+        shards = self.shards
+        if shards is None or recipe is None or source_recipe is None:
+            self._store_all("matching", lambda todo: enumerate(self._parallel(work.record, todo)), key, pairs)
+            return
+        recipes = recipe, source_recipe
+        self._store_all("matching", lambda todo: shards.records(recipes, work, todo), key, pairs)
 
-    def _store_all(self, what: str, work: Callable[[Pair], Record], key: str, pairs: list[Pair]) -> None:
-        """Do the work on all pairs that an earlier run has not finished, and count the matches of all."""
+    def _store_all(
+        self, what: str, work: Callable[[list[Pair]], Iterator[tuple[int, Record]]], key: str, pairs: list[Pair]
+    ) -> None:
+        """Do the work on all pairs that an earlier run has not finished, and count the matches of all.
+
+        `work` gives the number of each pair of a list with its matches, in any order.
+        """
         todo = []
         for i, j in pairs:
             if self.store.has(self.photos[i], self.photos[j], key):
@@ -361,9 +407,9 @@ class _Run:
             else:
                 todo.append((i, j))
         self.observer.begin(what, len(todo), "pair")
-        for pair, record in zip(todo, self._parallel(work, todo), strict=True):
+        for number, record in work(todo):
             self.store.append(record)
-            self._count(pair, record)
+            self._count(todo[number], record)
             self.observer.advance()
 
     def _count(self, pair: Pair, record: Record) -> None:
@@ -413,7 +459,7 @@ class _Run:
             result = verify(raw, one.info, other.info, densifier.bounds)
             return Record(one.digest, other.digest, key, result.kind, result.matches)
 
-        self._store_all("densifying", work, key, self._kept())
+        self._store_all("densifying", lambda todo: enumerate(self._parallel(work, todo)), key, self._kept())
 
     def fill(self, graph: ViewGraphMatches, pairs: list[Pair]) -> None:
         """Give the pairs for which nothing was found, or something else than for the graph, the graph's matches."""
@@ -476,31 +522,26 @@ class _Run:
         for cache in self.caches.values():
             cache.clear()
 
-    def _match_pair(self, matcher: Matcher, cache: FeatureCache, key: str, pair: Pair) -> Record:
-        one, other = (self.photos[k] for k in pair)
-        features = self._features(cache, pair[0]), self._features(cache, pair[1])
-        if self._looks_hopeless(matcher, features, one, other):
-            return Record(one.digest, other.digest, key, "none", empty_matches())
-        raw = matcher.match(*features)
-        if self.background:
-            moves = ~in_place(raw, one.info, other.info, self.options.background)  # [M]
-            raw = PairMatches(*(column[moves] for column in raw))
-        result = verify(raw, one.info, other.info, self._bounds(matcher))
-        return Record(one.digest, other.digest, key, result.kind, result.matches)
-
     def _features(self, cache: FeatureCache, k: int) -> Features:
         """Features of photo k, without those of a background that is left out."""
         photo = self.photos[k]
         return without_background(cache.get(photo), self.background.get(k), photo.info, self.options.background)
 
-    def _looks_hopeless(self, matcher: Matcher, features: tuple[Features, Features], one: Photo, other: Photo) -> bool:
-        """Whether the pair's most telling features agree on nothing, which is cheap to find out."""
-        count = matcher.preview
-        if not self._previews(matcher) or min(len(x["points"]) for x in features) < 2 * count:
-            return False
-        return (
-            verify(matcher.match(*(_first(x, count) for x in features)), one.info, other.info, PREVIEW).kind == "none"
+    def _work(self, matcher: Matcher, cache: FeatureCache, key: str = "") -> PairWork:
+        return PairWork(
+            photos=self.photos,
+            matcher=matcher,
+            cache=cache,
+            key=key,
+            bounds=self._bounds(matcher),
+            previews=self._previews(matcher),
+            background=self.background,
+            standing=self.options.background,
         )
+
+    def _recipe(self, matcher: Extractor) -> Recipe | None:
+        """How workers make this matcher; None: the work stays here, or only this process knows the matcher."""
+        return None if self.shards is None else self.recipes.get(id(matcher))
 
     def _previews(self, matcher: Extractor) -> bool:
         return matcher.preview > 0 and len(self.photos) >= self.options.preview_from
@@ -544,7 +585,3 @@ class _Run:
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def _first(features: Features, count: int) -> Features:
-    return {name: values[:count] for name, values in features.items()}

@@ -27,6 +27,7 @@ from proba.matching.folder import (
     match_with_one,
 )
 from proba.matching.pairs import Pair, PairOptions
+from proba.tasks import Engine
 
 ON_EDGES = ("flow", "guided")
 """Matchers that need a view graph: they find something between any two photos, or start from its matches. On 16 random
@@ -44,6 +45,7 @@ def match_folder(
     resume: bool = False,
     jobs: int | None = None,
     observer: Observer | None = None,
+    engine: Engine | None = None,
 ) -> MatchSummary:
     """Match the photos of a folder and write the matches file `out`. With `resume`, pairs already there are kept.
 
@@ -52,12 +54,12 @@ def match_folder(
     options = options or MatchOptions()
     name = graph_matcher(options)
     if name is None:
-        return match_with_one(folder, out, options, resume=resume, jobs=jobs, observer=observer)
+        return match_with_one(folder, out, options, resume=resume, jobs=jobs, observer=observer, engine=engine)
     watch, file = observer or Silent(), graph_file(out)
     first = replace(
         options, matcher=name, weights=options.graph_weights, graph_matcher=None, graph_weights=None, densify=False
     )
-    before = match_with_one(folder, file, first, resume=resume, jobs=jobs, observer=_Graph(watch))
+    before = match_with_one(folder, file, first, resume=resume, jobs=jobs, observer=_Graph(watch), engine=engine)
     found = load_matches(file)
     edges = graph_edges(found, options.graph_neighbours or PAPER_NEIGHBOURS)
     listed = tuple((found.images[i].name, found.images[j].name) for i, j in edges)
@@ -72,7 +74,9 @@ def match_folder(
         weights=file if options.matcher == "guided" else options.weights,
     )
     graph = ViewGraphMatches(matcher=name, matches=found, agree=agree)
-    summary = match_with_one(folder, out, second, resume=resume, jobs=jobs, observer=_Untold(watch), graph=graph)
+    summary = match_with_one(
+        folder, out, second, resume=resume, jobs=jobs, observer=_Untold(watch), graph=graph, engine=engine
+    )
     summary = replace(
         summary,
         contradicted=before.contradicted,
