@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, is_dataclass
-from typing import TypeVar, get_type_hints
+from typing import TypeVar, get_args, get_type_hints
 
 from proba.cameras import CameraOptions
 from proba.errors import InputError
@@ -97,11 +97,15 @@ def settings_from(kind: type[Settings], values: dict) -> Settings:
     known = {name: value for name, value in values.items() if name in hints}
     return kind(
         **{
-            name: settings_from(hints[name], value) if is_dataclass(hints[name]) else _tuples(value)
+            name: settings_from(hints[name], value) if is_dataclass(hints[name]) else _tuples(value, hints[name])
             for name, value in known.items()
         }
     )
 
 
-def _tuples(value):
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def _tuples(value, kind=None):
+    """Lists as tuples, of option dataclasses where the field's `kind` is such a sequence."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    inner = next((part for part in get_args(kind) if is_dataclass(part)), None)
+    return tuple(_tuples(item) if inner is None else settings_from(inner, item) for item in value)

@@ -253,11 +253,13 @@ def _contradicts(parts: Sequence[Part], world: Sequence[Sim3], link: Link, optio
 def _most_contradicted(
     parts: Sequence[Part], links: Sequence[Link], wrong: np.ndarray, trusted: Sequence[bool]
 ) -> int | None:
-    """The part most of whose neighbours contradict it; None: all have more neighbours that agree."""
-    for_, against = np.zeros(len(parts)), np.zeros(len(parts))
+    """The part that is contradicted by most of what links it, or half of it if that is several links: of a single one
+    nobody knows which end is wrong. None: there is no such part."""
+    agree, against, times = np.zeros((3, len(parts)))
     for link, bad in zip(links, wrong.tolist(), strict=True):
         for end in (link.one, link.other):
-            (against if bad else for_)[end] += link.agreeing
-    share = against / np.maximum(for_ + against, 1e-9)
-    blamed = [k for k in range(len(parts)) if share[k] > 0.5]
+            (against if bad else agree)[end] += link.agreeing
+            times[end] += bad
+    share = against / np.maximum(agree + against, 1e-9)
+    blamed = [k for k in range(len(parts)) if share[k] > 0.5 or (share[k] >= 0.4 and times[k] > 1)]
     return max(blamed, key=lambda k: (share[k], not trusted[k], -parts[k].explained), default=None)

@@ -34,8 +34,8 @@ class ClusterOptions:
     """Images that a cluster lends to each neighbour, those with the most matches across the cut. A similarity of two
     clusters follows from three images; the others tell whether it is right."""
     neighbour: float = 0.1
-    """Clusters are neighbours from this share on of the matches that one of them has with its strongest neighbour; the
-    few false pairs of look-alikes are fewer."""
+    """Clusters are neighbours from this share on of the matches that one of them has with its strongest neighbour, and
+    images are lent from this share on of the strongest one's; the few false pairs of look-alikes have fewer."""
     rotation_deg: float = 3.0
     """Clusters contradict each other where shared images say otherwise by more: what the adjustment of all still
     mends, and far more than right clusters differ by (city of 400 images: 0.1 degrees)."""
@@ -48,7 +48,7 @@ class ClusterOptions:
 
     def __post_init__(self) -> None:
         if isinstance(self.count, int) and self.count < 1:
-            raise InputError(f"--clusters must be at least 1, not {self.count}.")
+            raise InputError(f"There must be at least 1 cluster, not {self.count}.")
         if self.size < 10 or self.shared < 3:
             raise ValueError("clusters need a size of at least 10 images and at least 3 shared ones")
 
@@ -82,7 +82,7 @@ def make_partition(counts: csr_array, n_clusters: int, options: ClusterOptions) 
     members = [set(np.flatnonzero(home == cluster).tolist()) for cluster in range(n_clusters)]
     for one, other in _neighbours(counts, home, n_clusters, options.neighbour):
         for lender, borrower in ((one, other), (other, one)):
-            members[borrower].update(_nearest(counts, home, lender, borrower, options.shared))
+            members[borrower].update(_nearest(counts, home, lender, borrower, options))
     return Partition(home, [np.array(sorted(nodes), np.int64) for nodes in members])
 
 
@@ -137,12 +137,12 @@ def _neighbours(counts: csr_array, home: np.ndarray, n_clusters: int, share: flo
     return [(int(a), int(b)) for a, b in np.argwhere(np.triu(near, 1))]
 
 
-def _nearest(counts: csr_array, home: np.ndarray, lender: int, borrower: int, count: int) -> list[int]:
+def _nearest(counts: csr_array, home: np.ndarray, lender: int, borrower: int, options: ClusterOptions) -> list[int]:
     """The nodes of one cluster with the most matches with another."""
     mine, theirs = np.flatnonzero(home == lender), np.flatnonzero(home == borrower)
     matches = counts[mine][:, theirs].sum(axis=1)  # [M]
-    best = np.argsort(-matches, kind="stable")[:count]
-    return mine[best[matches[best] > 0]].tolist()
+    best = np.argsort(-matches, kind="stable")[: options.shared]
+    return mine[best[matches[best] > options.neighbour * matches.max()]].tolist()
 
 
 def largest_group(linked: np.ndarray, weight: np.ndarray) -> np.ndarray:  # [C] bool
