@@ -67,13 +67,13 @@ LADDER = (
     ),
     Step(
         name="strict",
-        adds="the refinement, and pairs as judges of the worlds",
-        fields=("refine", "longer", "solver.select_by"),
+        adds="the refinement, pairs as judges of the worlds, and clusters of large sets",
+        fields=("refine", "longer", "solver.select_by", "clusters"),
     ),
     Step(
         name=DEFAULT,
-        adds="six start fields of view and a two-view start instead of 45 degrees; large sets in clusters",
-        fields=("solver.hypotheses", "solver.keep", "clusters"),
+        adds="six start fields of view and a two-view start instead of 45 degrees",
+        fields=("solver.hypotheses", "solver.keep"),
     ),
 )
 """From the paper's settings (`paper`) to ours (`default`). `strict` is ours from the paper's start."""

@@ -168,7 +168,7 @@ def test_little_memory_means_one_photo_at_a_time_and_the_same_matches(folder, tm
             under_way.remove(pixels.name)
             return features
 
-    monkeypatch.setattr("proba.matching.folder.make_matcher", lambda *_: Watched())
+    monkeypatch.setattr("proba.matching.shards.make_matcher", lambda *_: Watched())
     found = []
     for gigabytes in (0.56, 8):
         monkeypatch.setattr("proba.memory._chosen", gigabytes)
