@@ -107,5 +107,5 @@ def _tuples(value, kind=None):
     """Lists as tuples, of option dataclasses where the field's `kind` is such a sequence."""
     if not isinstance(value, (list, tuple)):
         return value
-    inner = next((part for part in get_args(kind) if is_dataclass(part)), None)
+    inner = next((part for part in get_args(kind) if isinstance(part, type) and is_dataclass(part)), None)
     return tuple(_tuples(item) if inner is None else settings_from(inner, item) for item in value)
