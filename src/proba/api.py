@@ -19,7 +19,7 @@ from proba.evaluation.poses import match_names
 from proba.history.evolution import EVOLUTION_FILE
 from proba.io.atomic import all_or_nothing, remove
 from proba.io.colours import colour_points
-from proba.io.dense_folder import DensePiece, begin_dense, fingerprint, finish_dense
+from proba.io.dense_folder import DensePiece, begin_dense, fingerprint, finish_dense, remove_work
 from proba.io.ground_truth import load_ground_truth
 from proba.io.images import count_photos, tells_focal
 from proba.io.lock import locked
@@ -285,11 +285,13 @@ def dense_folder(
             pieces = load_reconstruction(target)  # with the last bits that a file keeps
         chosen = {**asdict(options), "masks": white and str(white.resolve())}  # other masks, other depth
         index = begin_dense(target, [fingerprint(piece) for piece in pieces], chosen, resume=resume)
-        results = [
-            dense_depth(piece, photos, DensePiece(target, k), options, masks=white, observer=observer)
-            for k, piece in enumerate(pieces)
-        ]
-        finish_dense(target, index, pieces[0], [result.facts() for result in results])
+        with all_or_nothing(target):
+            results = [
+                dense_depth(piece, photos, DensePiece(target, k), options, masks=white, observer=observer)
+                for k, piece in enumerate(pieces)
+            ]
+            finish_dense(target, index, pieces[0], results[0].cloud, [result.facts() for result in results])
+        remove_work(target)
     return results
 
 

@@ -17,6 +17,7 @@ from proba.dense.start_planes import depth_bounds
 from proba.dense.stereo import Level, StereoView, coarse_planes, fine_planes
 from proba.dense.views import neighbour_views
 from proba.errors import InputError
+from proba.io.atomic import at_once
 from proba.io.dense_folder import DensePiece
 from proba.io.images import UNREADABLE, mask_files, mask_of_photo, read_reduced
 from proba.io.npz import read_npz, write_npz
@@ -142,7 +143,8 @@ def _each(
     for n, name in enumerate(names):
         path = piece.work_file(stage, name)
         if not path.is_file():
-            write_npz(path, work(n))
+            with at_once():
+                write_npz(path, work(n))
         observer.advance()
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial import cKDTree
 
-from proba.errors import InputError
+from proba.errors import InputError, StorageError
 from proba.export.glb import write_triangles
-from proba.io.atomic import atomic_file
+from proba.io.atomic import at_once, atomic_file
 from proba.io.ply import write_ply
 from proba.point_cloud import Cloud
 
@@ -65,9 +65,16 @@ def _poisson(xyz: np.ndarray, rgb: np.ndarray, normals: np.ndarray, depth: int) 
     options.depth, options.trim = depth, 0.0
     with tempfile.TemporaryDirectory(prefix="proba-") as name:
         source, target = Path(name) / "cloud.ply", Path(name) / "mesh.ply"
-        write_ply(source, xyz, rgb, None, normals)
+        with at_once():  # COLMAP reads it now, not at the end of the export
+            write_ply(source, xyz, rgb, None, normals)
         pycolmap.poisson_meshing(str(source), str(target), options)
-        return _read_mesh(target)
+        try:
+            return _read_mesh(target)
+        except (OSError, ValueError, StopIteration) as error:  # COLMAP overlooks failed writes
+            raise StorageError(
+                f"COLMAP's mesh in {name} is not whole: there is no space left on its disk. Free some and run again, "
+                "or name another folder for temporary files with TMPDIR."
+            ) from error
 
 
 def _read_mesh(path: Path) -> tuple[np.ndarray, np.ndarray]:

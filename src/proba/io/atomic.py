@@ -118,6 +118,16 @@ def all_or_nothing(folder: str | Path | None = None) -> Iterator[None]:
             written.temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Files written in the block get their names at once, within `all_or_nothing` too: work to go on from."""
+    token = _waiting.set(None)
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+
+
 def finish_naming(folder: str | Path) -> None:
     """Do what a process left undone that was killed at the end of `all_or_nothing`. Every reader calls this first."""
     todo = Path(folder) / TODO_FILE

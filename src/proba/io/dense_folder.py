@@ -5,6 +5,7 @@ RESULT/dense/K/depth/NAME.npz   piece K: `depth`, `sigma` [h, w] float32 (scene 
 RESULT/dense/K/points.ply       the cloud of piece K; that of the first one is also RESULT/points.ply
 RESULT/points_sparse.ply        the points of the model, which RESULT/points.ply held before
 RESULT/dense/K/work             what is needed to go on after an interruption; gone at the end
+RESULT/dense/unfinished.json    what the work is for; an older dense result stays whole beside it until the end
 
 Depth is z in the frame of a pinhole camera, whose numbers are in dense.json, at the place of the photo; normals are in
 that frame too, towards the camera, in 127ths.
@@ -21,17 +22,25 @@ from pathlib import Path
 import numpy as np
 
 from proba.errors import InputError
-from proba.io.atomic import all_or_nothing, atomic_file, atomic_write_text
+from proba.io.atomic import (
+    TEMPORARY_PREFIX,
+    all_or_nothing,
+    atomic_write_text,
+    finish_naming,
+    remove,
+    remove_leftovers,
+)
 from proba.io.names import safe_relative_path
 from proba.io.npz import read_npz, write_npz
 from proba.io.ply import read_ply, write_ply
 from proba.io.reading import read_json, reading
+from proba.io.reconstruction_folder import SPARSE_CLOUD
 from proba.point_cloud import Cloud, point_cloud
 from proba.reconstruction import Camera, Reconstruction
 
 FOLDER = "dense"
 INDEX = "dense.json"
-SPARSE_CLOUD = "points_sparse.ply"
+UNFINISHED = "unfinished.json"
 FORM = 1
 """Version of the layout and of the method: a folder of another one is made anew."""
 
@@ -126,36 +135,48 @@ def fingerprint(reconstruction: Reconstruction) -> str:
 
 
 def begin_dense(result: Path, cameras: list[str], options: dict, *, resume: bool) -> dict:
-    """The index of new work in a result; with `resume` files that were made for the same are kept, all others go."""
-    index = {"form": FORM, "options": options, "cameras": cameras, "done": False}
-    before = read_index(result) if resume else None
-    if before is None or any(before.get(key) != value for key, value in index.items() if key != "done"):
-        (result / FOLDER / INDEX).unlink(missing_ok=True)  # first: what is half removed must not pass for whole
-        shutil.rmtree(result / FOLDER, ignore_errors=True)
-    _write_index(result, index)
+    """The index of new work in a result; with `resume` work files that were made for the same are kept."""
+    index = {"form": FORM, "options": options, "cameras": cameras}
+    remove_leftovers(result)
+    if not resume or _read_object(result / FOLDER / UNFINISHED) != index:
+        remove_work(result)
+        atomic_write_text(result / FOLDER / UNFINISHED, json.dumps(index, indent=1))
     return index
 
 
-def finish_dense(result: Path, index: dict, first: Reconstruction, pieces: list[dict]) -> None:
-    """Name the dense cloud points.ply, keep the sparse one beside it, and remove what was needed on the way only."""
+def finish_dense(result: Path, index: dict, first: Reconstruction, cloud: Cloud, pieces: list[dict]) -> None:
+    """Put the dense cloud of the first piece into points.ply, keep the sparse one beside it, and remove what an older
+    run has left. Part of the `all_or_nothing` in which the depth was written."""
     sparse = point_cloud(first)
+    older = [path for path in (result / FOLDER).rglob("*") if path.is_file() and not _is_work(path, result)]
     with all_or_nothing(result):
         write_ply(result / SPARSE_CLOUD, sparse.xyz, sparse.rgb, sparse.sigma, sparse.normals)
-        if pieces[0]["points"]:
-            with atomic_file(result / "points.ply") as file, open(DensePiece(result, 0).cloud, "rb") as cloud:
-                shutil.copyfileobj(cloud, file)
-        _write_index(result, {**index, "done": True, "pieces": pieces})
-    for k in range(len(pieces)):
-        shutil.rmtree(DensePiece(result, k).work, ignore_errors=True)
+        if len(cloud.xyz):
+            write_ply(result / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
+        atomic_write_text(result / FOLDER / INDEX, json.dumps({**index, "done": True, "pieces": pieces}, indent=1))
+        for path in older:
+            remove(path)  # unless it has been written anew
 
 
-def _write_index(result: Path, content: dict) -> None:
-    atomic_write_text(result / FOLDER / INDEX, json.dumps(content, indent=1))
+def remove_work(result: Path) -> None:
+    """Remove what was needed on the way only."""
+    (result / FOLDER / UNFINISHED).unlink(missing_ok=True)  # first: what is half removed must not be gone on from
+    for work in (result / FOLDER).glob("*/work"):
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _is_work(path: Path, result: Path) -> bool:
+    inside = path.relative_to(result / FOLDER).parts
+    return inside[0] == UNFINISHED or inside[1:2] == ("work",) or path.name.startswith(TEMPORARY_PREFIX)
 
 
 def read_index(result: Path) -> dict | None:
     """dense.json; None where there is none."""
-    path = result / FOLDER / INDEX
+    finish_naming(result)
+    return _read_object(result / FOLDER / INDEX)
+
+
+def _read_object(path: Path) -> dict | None:
     if not path.is_file():
         return None
     with reading(path, "an index of `proba dense`", "Run `proba dense` again."):

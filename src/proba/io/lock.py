@@ -73,9 +73,9 @@ def _write_holder(file: IO[str]) -> None:
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     with suppress(OSError):  # a full disk: only the message to others is poorer
         file.truncate(0)
-        file.seek(0)
-        file.write(json.dumps(holder))
-        file.flush()
+        os.write(
+            file.fileno(), json.dumps(holder).encode()
+        )  # past the buffer, which would fail again when it is closed
 
 
 def _holder(text: str) -> str:

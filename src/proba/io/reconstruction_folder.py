@@ -26,6 +26,8 @@ from proba.io.reading import parse_json, reading
 from proba.point_cloud import point_cloud
 from proba.reconstruction import Edge, Note, NoteKind, Reconstruction
 
+SPARSE_CLOUD = "points_sparse.ply"
+"""What points.ply held before dense points took its place."""
 MAX_LOG = 80.0
 """Of depths and variances: their exponentials stay finite in float32."""
 
@@ -42,6 +44,7 @@ def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str |
             arrays |= _arrays(reconstruction, k)
         cloud = point_cloud(reconstructions[0])
         write_ply(folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
+        remove(folder / SPARSE_CLOUD)  # of an older model
         write_npz(folder / "maps.npz", arrays, compress=True)
         for stale in _model_folders(folder)[len(reconstructions) :]:
             remove(stale)
