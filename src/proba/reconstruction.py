@@ -94,6 +94,11 @@ class Points:
     def __repr__(self) -> str:
         return f"Points(points={len(self.xyz)}, observations={len(self.obs_point)})"
 
+    def seen_by(self, n_images: int) -> list[np.ndarray]:
+        """The observations of each image, ascending; all in one go, because a search for each reads all of them."""
+        order = np.argsort(self.obs_image, kind="stable")  # [K]
+        return np.split(order, np.searchsorted(self.obs_image[order], np.arange(1, n_images)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:

@@ -54,5 +54,7 @@ def test_worlds_are_one_up_to_a_rotation_and_a_wrong_camera(bundle: Bundle) -> N
     poses = bundle.cam_from_world @ turn
     poses[0, :3, :3] = np.eye(3)
     assert same_world(bundle, replace(bundle, cam_from_world=poses), 0.3)
+    several = replace(bundle, cam_from_world=np.tile(bundle.cam_from_world, (130, 1, 1)))  # 540,280 pairs
+    assert same_world(several, replace(several, cam_from_world=np.tile(poses, (130, 1, 1))), 0.3)
     poses[:, :3, :3] = Rotation.random(len(poses), random_state=1).as_matrix()
     assert not same_world(bundle, replace(bundle, cam_from_world=poses), 0.3)

@@ -70,6 +70,25 @@ def scaling(
     main(_file(json), sizes=sizes, threads=set_threads(threads))
 
 
+def scale(
+    json: Path | None = None,
+    sizes: tuple[int, ...] = (100, 300, 1000, 3000),
+    seed: int = 0,
+    threads: int | None = None,
+) -> None:
+    """Time, memory and accuracy of whole runs after matching, on synthetic cities, and the power of edges they grow by.
+
+    Args:
+        json: Write the numbers to this file after every size; sizes it already holds are not repeated.
+        sizes: Numbers of images.
+        seed: Seed of the cities and of the runs.
+        threads: Processor threads; all by default.
+    """
+    from proba.bench.scale import main
+
+    main(_file(json), sizes=sizes, threads=set_threads(threads), seed=seed)
+
+
 def real(
     data: Path,
     json: Path | None = None,
@@ -388,6 +407,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "kernel": kernel,
     "synthetic": synthetic,
     "scaling": scaling,
+    "scale": scale,
     "real": real,
     "collections": collections,
     "stress": stress,

@@ -21,6 +21,7 @@ from proba.reconstruction import Reconstruction
 
 FAILURE_DEG = 180.0
 THRESHOLDS_DEG = (1, 5, 10)
+PAIRS_AT_A_TIME = 500_000
 
 
 def pair_errors(
@@ -32,11 +33,10 @@ def pair_errors(
     for reconstruction in reconstructions:
         estimate = _poses_of(reconstruction, truth.names)  # [N, 4, 4], NaN where not registered
         known = ~np.isnan(estimate[:, 0, 0])
-        todo = known[i] & known[j] & np.isinf(rotation_deg)  # the first reconstruction that has both decides
-        rotation, translation = relative_errors_deg(
-            relative_motions(estimate, i[todo], j[todo]), relative_motions(truth.cam_from_world, i[todo], j[todo])
-        )
-        rotation_deg[todo], translation_deg[todo] = rotation, translation
+        todo = np.flatnonzero(known[i] & known[j] & np.isinf(rotation_deg))  # the first that has both decides
+        for part in np.array_split(todo, len(todo) // PAIRS_AT_A_TIME + 1):
+            motions = (relative_motions(poses, i[part], j[part]) for poses in (estimate, truth.cam_from_world))
+            rotation_deg[part], translation_deg[part] = relative_errors_deg(*motions)
     failed = np.isinf(rotation_deg)
     return np.where(failed, FAILURE_DEG, rotation_deg), np.where(failed, FAILURE_DEG, translation_deg)
 

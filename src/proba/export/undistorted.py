@@ -28,8 +28,8 @@ def undistorted(reconstruction: Reconstruction) -> Reconstruction:
     points = reconstruction.points
     xy = points.obs_xy.copy()  # [K, 2]
     inside = np.ones(len(xy), bool)
-    for n, k in enumerate(reconstruction.camera_of_image):
-        mine = points.obs_image == n
+    for n, mine in enumerate(points.seen_by(len(reconstruction))):
+        k = reconstruction.camera_of_image[n]
         xy[mine] = cameras[k].project(reconstruction.camera(n).rays(xy[mine].astype(np.float64)))
         inside[mine] = ((xy[mine] >= 0) & (xy[mine] <= [cameras[k].width, cameras[k].height])).all(axis=1)
     kept = replace(points, obs_xy=xy[inside], obs_point=points.obs_point[inside], obs_image=points.obs_image[inside])

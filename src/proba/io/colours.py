@@ -16,8 +16,8 @@ def colour_points(reconstruction: Reconstruction, folder: Path) -> list[str]:
     total = np.zeros((len(points.xyz), 3))
     seen = np.zeros(len(points.xyz))
     unread = []
-    for k, name in enumerate(reconstruction.image_names):
-        mine = points.obs_image == k
+    seen_by = points.seen_by(len(reconstruction))
+    for k, (name, mine) in enumerate(zip(reconstruction.image_names, seen_by, strict=True)):
         camera = reconstruction.cameras[reconstruction.camera_of_image[k]]
         try:
             colours = photo_colours(folder / name, camera, points.obs_xy[mine])  # [M, 3]

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import numpy as np
 import poselib
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from proba.geometry.epipolar import epipolar_lines, in_front, sampson
 from proba.refine.bundle import FX, Bundle, pixel_rays
 from proba.refine.options import AgreementOptions
 from proba.threads import in_parallel
+
+MOST_PAIRS = 500_000
+"""Pairs of cameras that decide whether two worlds are one: the median of as many is known to a thousandth."""
 
 PairPoints = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 """(i, j) to matched unit pixels [M, 2] in i and in j."""
@@ -77,32 +80,41 @@ class PairAgreement:
         return group_without_contradictions(bad, good, self.options.max_broken)
 
 
-def group_without_contradictions(bad: np.ndarray, good: np.ndarray, max_broken: float) -> np.ndarray:  # [N] bool
+def group_without_contradictions(bad: csr_array, good: csr_array, max_broken: float) -> np.ndarray:  # [N] bool
     """The largest group of images that agree, from symmetric weights [N, N] of broken and of good pairs."""
-    active = np.ones(len(bad), bool)
+    active, contradicted = np.ones(bad.shape[0], bool), np.diff(bad.indptr) > 0
     while active.sum() > 2:
-        wrong, right = bad @ active, good @ active  # [N]
+        wrong, right = bad @ active.astype(float), good @ active.astype(float)  # [N]
         share = np.where(active, wrong / np.maximum(wrong + right, 1e-9), 0.0)
         worst = int(share.argmax())
         if share[worst] <= max_broken:
             break
         active[worst] = False
+    linked = (good > 0).astype(float)
     # One neighbour gives a direction but no distance: what hangs on one, beside a broken pair, is not verified.
     while active.sum() > 2:
-        hanging = active & (bad.any(axis=1)) & (((good > 0) & active).sum(axis=1) < 2)
+        hanging = active & contradicted & (linked @ active.astype(float) < 2)
         if not hanging.any():
             break
         active &= ~hanging
-    linked = (good > 0) & active[:, None] & active[None]
-    label = connected_components(csr_matrix(linked), directed=False)[1]
-    return label == np.bincount(label).argmax()
+    label = connected_components(linked[active][:, active], directed=False)[1]
+    active[active] = label == np.bincount(label).argmax()
+    return active
 
 
 def same_world(a: Bundle, b: Bundle, within_deg: float) -> bool:
-    """Whether most cameras of two worlds are turned against each other by one rotation, whichever of them is wrong."""
+    """Whether most cameras of two worlds are turned against each other by one rotation, whichever of them is wrong.
+
+    Of many cameras not all pairs are asked.
+    """
     turn = np.einsum("nji,njk->nik", a.cam_from_world[:, :3, :3], b.cam_from_world[:, :3, :3]).reshape(-1, 9)  # [N, 9]
-    angle_deg = np.degrees(np.arccos(np.clip((turn @ turn.T - 1) / 2, -1, 1)))  # [N, N]
-    return bool(np.median(angle_deg[np.triu_indices(len(turn), 1)]) < within_deg)
+    n = len(turn)
+    if n * (n - 1) // 2 <= MOST_PAIRS:
+        cosine = (turn @ turn.T)[np.triu_indices(n, 1)]
+    else:
+        i, j = np.random.default_rng(0).integers(0, n, (2, MOST_PAIRS))
+        cosine = np.einsum("pi,pi->p", turn[i], turn[j])[i != j]
+    return bool(np.median(np.degrees(np.arccos(np.clip((cosine - 1) / 2, -1, 1)))) < within_deg)
 
 
 def explained(bundle: Bundle, pairs: PairAgreement) -> float:
@@ -113,10 +125,10 @@ def explained(bundle: Bundle, pairs: PairAgreement) -> float:
     return pairs.share(bundle) * bundle.share
 
 
-def symmetric_weights(pairs: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:  # [N, N]
-    matrix = np.zeros((n, n))
-    matrix[pairs[:, 0], pairs[:, 1]] = weight
-    return matrix + matrix.T
+def symmetric_weights(pairs: np.ndarray, weight: np.ndarray, n: int) -> csr_array:  # [N, N]
+    """Weights [E] of pairs [E, 2] both ways; those of zero are left out."""
+    (i, j), some = pairs[weight > 0].T, weight[weight > 0]
+    return csr_array((np.tile(some, 2), (np.concatenate([i, j]), np.concatenate([j, i]))), shape=(n, n))
 
 
 def _explained_by_pair(x: np.ndarray, y: np.ndarray, options: AgreementOptions) -> float:

@@ -26,7 +26,10 @@ def assemble(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.n
     log_depth, log_variance = _aligned_maps(bundle, state.solution)
     reconstruction = Reconstruction(
         image_names=state.observations.names,
-        cameras=[_camera(matches, state.solution, bundle, cameras, unit, c) for c in range(bundle.n_cameras)],
+        cameras=[
+            _camera(matches, state.solution, bundle, cameras, unit, int(n))
+            for n in np.unique(bundle.camera_of_image, return_index=True)[1]
+        ],
         camera_of_image=bundle.camera_of_image.copy(),
         cam_from_world=bundle.cam_from_world.copy(),
         pose_std=cameras.pose_std,
@@ -63,10 +66,10 @@ def _camera(
     bundle: Bundle,
     uncertainty: CameraUncertainty,
     unit: np.ndarray,
-    camera: int,
+    first: int,
 ) -> Camera:
-    """Camera in original pixels."""
-    first = int(np.flatnonzero(bundle.camera_of_image == camera)[0])
+    """The camera of which image `first` is the first one, in original pixels."""
+    camera = int(bundle.camera_of_image[first])
     info = matches.images[solution.graph.images[first]]
     values = bundle.intrinsics[camera].copy()
     values[[FX, FY, CX, CY]] *= unit[first]
@@ -107,7 +110,9 @@ def _aligned_maps(bundle: Bundle, solution: Solution) -> tuple[np.ndarray, np.nd
     depth = np.maximum(observed_depths(bundle)[bundle.alive], 1e-9)
     offset = np.log(depth) - sample_maps(solution.log_depth, image, relative)  # [U]
     shift = np.full(bundle.n_images, np.median(offset) if len(offset) else 0.0)  # [N]
-    for n in np.flatnonzero(np.bincount(image, minlength=bundle.n_images) >= 5):
-        shift[n] = np.median(offset[image == n])
+    order = np.argsort(image, kind="stable")  # [U]
+    for n, mine in enumerate(np.split(order, np.searchsorted(image[order], np.arange(1, bundle.n_images)))):
+        if len(mine) >= 5:
+            shift[n] = np.median(offset[mine])
     log_depth = solution.log_depth + shift[:, None, None].astype(np.float32)
     return log_depth, solution.log_variance + 2 * shift[:, None, None].astype(np.float32)

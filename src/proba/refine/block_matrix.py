@@ -102,10 +102,7 @@ def coupled_blocks(
     `free_of_camera` [C] are free.
     """
     n_images, n_cameras = len(camera_of_image), len(free_of_camera)
-    point = np.repeat(np.arange(len(offset) - 1), np.diff(offset))  # [U]
-    order = np.argsort(image, kind="stable")
-    begin = np.searchsorted(image[order], np.arange(n_images + 1))  # [N + 1]
-    start, column = _neighbours(offset, image, point[order], begin)
+    start, column = images_in_common(offset, image, n_images)
     shares = csr_array((np.ones(len(column), bool), column, start), shape=(n_images, n_images))  # lower, with diagonal
     shares = shares + shares.T
     wide = np.flatnonzero(free_of_camera > 0)
@@ -123,6 +120,14 @@ def coupled_blocks(
     size = np.concatenate([np.full(n_images, n_pose), free_of_camera]).astype(np.int64)
     start = np.searchsorted(row[order], np.arange(len(size) + 1))
     return Blocks(size, start.astype(np.int64), column[order])
+
+
+def images_in_common(offset: np.ndarray, image: np.ndarray, n_images: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [N + 1] and columns [S] of the lower triangle, with the diagonal: which images see a point together."""
+    point = np.repeat(np.arange(len(offset) - 1), np.diff(offset))  # [U]
+    order = np.argsort(image, kind="stable")
+    begin = np.searchsorted(image[order], np.arange(n_images + 1))  # [N + 1]
+    return _neighbours(offset, image, point[order], begin)
 
 
 @cached_njit(nogil=True)

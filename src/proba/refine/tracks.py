@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from proba.graph import ViewGraph
 from proba.jit import cached_njit
 from proba.matches import Matches
+from proba.refine.block_matrix import images_in_common, place_of
 from proba.refine.options import TrackOptions
 
 KEYPOINT_STEP_PX = 1e-3
@@ -117,6 +118,7 @@ def select_tracks(
         order,
         tracks.offset,
         tracks.image,
+        *images_in_common(tracks.offset, tracks.image, n_images),
         cell_index,
         n_images,
         side * side,
@@ -204,10 +206,11 @@ def _collect(track: np.ndarray, keypoints: _KeypointGraph) -> Tracks:
 
 
 @cached_njit()
-def _choose(order, offset, image, cell, n_images, n_cells, pair_quota, max_tracks, max_observations):
-    """Which tracks [T] bool to keep, see `select_tracks`."""
+def _choose(order, offset, image, start, column, cell, n_images, n_cells, pair_quota, max_tracks, max_observations):
+    """Which tracks [T] bool to keep, see `select_tracks`; `start` and `column` are the pairs of images that share any.
+    """
     chosen = np.zeros(len(offset) - 1, np.bool_)
-    pair_count = np.zeros((n_images, n_images), np.int64)
+    pair_count = np.zeros(len(column), np.int64)
     cell_count = np.zeros((n_images, n_cells), np.int64)
     n_tracks, n_observations = 0, 0
     for stage in range(3):
@@ -223,7 +226,7 @@ def _choose(order, offset, image, cell, n_images, n_cells, pair_quota, max_track
                     wanted = True
                 if stage == 0:
                     for b in range(a + 1, end):
-                        if pair_count[image[a], image[b]] < pair_quota:
+                        if pair_count[place_of(start, column, image[b], image[a])] < pair_quota:
                             wanted = True
             if not wanted:
                 continue
@@ -233,5 +236,5 @@ def _choose(order, offset, image, cell, n_images, n_cells, pair_quota, max_track
             for a in range(begin, end):
                 cell_count[image[a], cell[a]] += 1
                 for b in range(a + 1, end):
-                    pair_count[image[a], image[b]] += 1  # images ascend within a track
+                    pair_count[place_of(start, column, image[b], image[a])] += 1  # images ascend within a track
     return chosen

@@ -59,8 +59,7 @@ def observation_errors(reconstruction: Reconstruction) -> np.ndarray:
     """Reprojection error [K] of every observation, original pixels; infinite behind the camera."""
     points = reconstruction.points
     errors = np.full(len(points.obs_image), np.inf)
-    for n in range(len(reconstruction)):
-        mine = points.obs_image == n
+    for n, mine in enumerate(points.seen_by(len(reconstruction))):
         offset = reconstruction.project(n, points.xyz[points.obs_point[mine]]) - points.obs_xy[mine]  # [k, 2]
         errors[mine] = np.nan_to_num(np.linalg.norm(offset, axis=1), nan=np.inf)
     return errors
@@ -83,13 +82,12 @@ def image_facts(reconstruction: Reconstruction) -> list[ImageFacts]:
     points = reconstruction.points
     errors, angles = observation_errors(reconstruction), point_angles_deg(reconstruction)
     out = []
-    for n, name in enumerate(reconstruction.image_names):
-        mine = points.obs_image == n
-        seen = bool(mine.any())
+    for n, mine in enumerate(points.seen_by(len(reconstruction))):
+        seen = len(mine) > 0
         out.append(
             ImageFacts(
-                name=name,
-                observations=int(mine.sum()),
+                name=reconstruction.image_names[n],
+                observations=len(mine),
                 median_px=float(np.median(errors[mine])) if seen else None,
                 parallax_deg=float(np.median(angles[points.obs_point[mine]])) if seen else None,
                 side_px=max(reconstruction.camera(n).width, reconstruction.camera(n).height),
