@@ -44,7 +44,7 @@ def make_set(folder: Path, n_images: int, seed: int) -> None:
 
 
 def run_set(folder: Path, threads: int, seed: int) -> dict:
-    """Everything from the matches to the files of the result, in this process, after a small run that loads the code."""
+    """Everything from the matches to the files of the result, in this process, after a small run to load the code."""
     from proba.api import solve
     from proba.memory import peak_rss_mb
     from proba.solve_options import SolveOptions

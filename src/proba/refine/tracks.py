@@ -207,8 +207,7 @@ def _collect(track: np.ndarray, keypoints: _KeypointGraph) -> Tracks:
 
 @cached_njit()
 def _choose(order, offset, image, start, column, cell, n_images, n_cells, pair_quota, max_tracks, max_observations):
-    """Which tracks [T] bool to keep, see `select_tracks`; `start` and `column` are the pairs of images that share any.
-    """
+    """Which tracks [T] bool to keep, see `select_tracks`; `start` and `column` are the pairs that share some."""
     chosen = np.zeros(len(offset) - 1, np.bool_)
     pair_count = np.zeros(len(column), np.int64)
     cell_count = np.zeros((n_images, n_cells), np.int64)
