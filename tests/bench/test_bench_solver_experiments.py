@@ -59,7 +59,7 @@ def test_ablation_says_what_is_confirmed_and_what_is_denied():
     right = {"RP": 10.0, "SSC": 60.0, "SSC, RP": 90.0, "SSC, RP, AEW": 91.0, "SSC, RP, AEW, MSR": 70.0}
     rows = [
         {"set": "object", "kind": "synthetic", "variant": name, "seed": 0, "rra@5": value, "rta@5": value}
-        for name, value in {CLASSICAL: 0.0, "none": 0.0, **right}.items()
+        for name, value in {**dict.fromkeys(CLASSICAL, 0.0), "none": 0.0, **right}.items()
     ]
     lines = [line for line in experiment.tables(rows).splitlines() if "±" in line]
     assert [line.rpartition(" | ")[2].strip(" |") for line in lines] == [
@@ -126,10 +126,10 @@ def test_classical_adjustment_begins_at_the_cold_start_and_throws_nothing_out(tm
             return super().polish(solutions, earlier)
 
     monkeypatch.setattr(ablation, "Refinement", Watched)
-    scores = ablation.classical_adjustment(Case(name="object", images=5), 0, tmp_path, 1)
+    scores = ablation.classical_adjustment(Case(name="object", images=5), 0, 20.0, tmp_path, 1)
     start, (only,) = given["start"], given["options"].adjust.annealed
     np.testing.assert_array_equal(start.cam_from_world, np.tile(np.eye(4), (5, 1, 1)))
-    assert not start.log_depth.any() and only.keep_px > 1e6
+    assert not start.log_depth.any() and only.keep_px > 1e6 and only.loss_px == 20
     assert all(0 <= value <= 100 for value in scores.values())
 
 

@@ -12,9 +12,9 @@ from proba.presets import preset
 
 PRESETS = ("paper", "strict")
 FOVS_DEG = (15.0, 25.0, 35.0, 45.0, 60.0, 80.0, 110.0)
-QUICK_FOVS_DEG = (20.0, 80.0, 110.0)
+QUICK_FOVS_DEG = (20.0, 80.0)
 SIGMAS = (0.05, 0.1, 0.2, 0.4, 0.8)
-QUICK_SIGMAS = (0.1, 0.3, 0.9)
+QUICK_SIGMAS = (0.1, 0.9)
 STARTS = {"fov": "start field of view (degrees)", "poses": "random start poses (sigma: radians and scene depths)"}
 
 

@@ -17,7 +17,7 @@ from proba.solve_options import SolveOptions
 NEIGHBOURS = (2, 5, 10, 20, 30)
 """N_neig; 2 is little more than the tree."""
 WEIGHTS = (0.0, 0.1, 1.0, 10.0)
-QUICK_NEIGHBOURS, QUICK_WEIGHTS = (2, 5, 20), (0.0, 0.1, 1.0, 10.0)
+QUICK_NEIGHBOURS, QUICK_WEIGHTS = (2, 5, 20), (0.0, 1.0, 10.0)
 
 
 def plan(options: RunOptions) -> list[Row]:

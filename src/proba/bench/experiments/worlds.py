@@ -63,7 +63,7 @@ each is. `L_world` has each world's own edge weights. The small version has the 
 iterations.""",
     quoted=(
         Quoted(
-            source="the paper, Figure 8",
+            source="the paper, Figure 7",
             claim="Both losses fall alike up to about iteration 5,000 of 30,000; then the mirrored world gets stuck at "
             "a higher loss, and the true one goes on.",
         ),
