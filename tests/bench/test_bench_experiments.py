@@ -170,8 +170,14 @@ def test_rows_of_the_benchmark_on_photos_are_taken_over(toy_data: Path, tmp_path
     text = (tmp_path / "results.md").read_text()
     assert "| toy: proba default | 1 | 80.0 |" in text and "3 of 6 rows were computed" in text
     monkeypatch.setattr("proba.bench.baseline_gate.SCENES", ())
-    rows = run_gate(tmp_path / "gate", replace(options, quick=False, seeds=(0, 1)), resume=False, real=real)
+    both = replace(options, quick=False, seeds=(0, 1))
+    rows = run_gate(tmp_path / "gate", both, resume=False, real=real)
     assert len(rows) == 3 and summarise(rows)["toy"]["time_ratio"] == 1.0  # nothing was computed
+    alone = run_gate(tmp_path / "alone", both, resume=False, real=real, colmap=False)
+    assert [row["method"] for row in alone] == ["proba default"] * 2
+    mixed = summarise([{**row, "taken_from": None} if row["method"].startswith("colmap") else row for row in rows])
+    assert "time_ratio" not in mixed["toy"]  # of two runs
+    assert "**80.0**" not in aggregate.by_set(taken) and "| 3, 3 |" in aggregate.by_set(taken)
     real.write_text('[{"set": "toy"}]')
     with pytest.raises(InputError, match="--json"):
         rows_of_real(real)

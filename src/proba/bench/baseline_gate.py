@@ -17,7 +17,7 @@ import numpy as np
 
 from proba.bench.experiment import Row, RunOptions, grouped, score, table
 from proba.bench.measure import DEFAULT, Source, regime, solve_and_score
-from proba.bench.methods import COLMAP, PROBA, method_rows, rows_of_real, with_rows
+from proba.bench.methods import COLMAP, PROBA, method_rows, of_one_run, rows_of_real, with_rows
 from proba.bench.runner import compute, load_list, machine, one_line
 from proba.errors import InputError
 from proba.io.atomic import atomic_write_text
@@ -50,9 +50,9 @@ class Finding:
     verdict: Verdict
 
 
-def plan(options: RunOptions) -> list[Row]:
+def plan(options: RunOptions, *, colmap: bool = True) -> list[Row]:
     """Synthetic scenes, and photo sets with ProBA from several seeds and COLMAP's incremental mapper from one."""
-    seeds = options.seeds_or((0, 1))
+    seeds = options.seeds_or((0, 1), (0, 1, 2))
     rows = [
         Row(
             settings={"set": name, "dataset": "synthetic", "method": PROBA + DEFAULT, "seed": seed},
@@ -64,7 +64,7 @@ def plan(options: RunOptions) -> list[Row]:
     ]
     for photos in options.photo_sets(QUICK_SETS if options.quick else ()):
         if options.sets or not any(word in photos.name for word in LEFT_OUT):
-            rows += method_rows(photos, (DEFAULT,), seeds, options, ("incremental",))
+            rows += method_rows(photos, (DEFAULT,), seeds, options, ("incremental",) if colmap else ())
     return rows
 
 
@@ -74,7 +74,9 @@ def run_scene(name: str, seed: int, options: RunOptions) -> dict:
     return solve_and_score(matches, truth, regime(DEFAULT, seed), cloud=False)
 
 
-def run_gate(out: Path, options: RunOptions, *, resume: bool, real: Path | None = None) -> list[dict]:
+def run_gate(
+    out: Path, options: RunOptions, *, resume: bool, real: Path | None = None, colmap: bool = True
+) -> list[dict]:
     """All rows, computed anew unless `resume`, since those of an older version say nothing of this one.
 
     Rows of `proba bench real` in the file `real` are taken over.
@@ -83,7 +85,7 @@ def run_gate(out: Path, options: RunOptions, *, resume: bool, real: Path | None 
     out.mkdir(parents=True, exist_ok=True)
     stored = load_list(file) if resume else []
     return compute(
-        plan(options),
+        plan(options, colmap=colmap),
         with_rows(stored, rows_of_real(real)) if real else stored,
         lambda rows: atomic_write_text(file, json.dumps(rows, indent=1)),
         say=lambda row: print(one_line(row), flush=True),
@@ -101,7 +103,7 @@ def summarise(rows: Sequence[dict]) -> dict[str, dict]:
             values = [score(row, key) for row in ours]
             entry[key] = {"mean": round(float(np.mean(values)), 2), "scatter": round(float(np.std(values)), 2)}
         times, other = ([row["total_s"] for row in some if "total_s" in row] for some in (ours, theirs))
-        if times and other:
+        if times and other and of_one_run(group):
             entry["time_ratio"] = round(float(np.mean(times)) / other[0], 3)
         summary[name] = entry
     return summary

@@ -62,8 +62,14 @@ def rows_of_real(file: Path) -> list[dict]:
             elif not row["method"].startswith(COLMAP):
                 continue
             seconds = {"total_s": sum(row["seconds"].values())} if "seconds" in row else {}
-            rows.append({**row, "dataset": dataset_of(row["set"]), "seed": int(row["seed"]), **seconds})
+            named = {"dataset": dataset_of(row["set"]), "seed": int(row["seed"]), "taken_from": file.name}
+            rows.append({**row, **named, **seconds})
         return rows
+
+
+def of_one_run(rows: Sequence[dict]) -> bool:
+    """Whether the times of rows can be compared: none or all were taken over from another file."""
+    return len({row.get("taken_from") for row in rows}) == 1
 
 
 def with_rows(stored: list[dict], others: Sequence[dict]) -> list[dict]:

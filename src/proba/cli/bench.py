@@ -306,6 +306,7 @@ def gate(
     update: bool = False,
     resume: bool = False,
     real: Path | None = None,
+    colmap: bool = True,
     sets: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (),
     threads: int | None = None,
@@ -321,6 +322,7 @@ def gate(
         update: Write the numbers of this run to the baseline instead.
         resume: Keep the rows that an earlier run of this version has left.
         real: A JSON of `proba bench real` by this version; its rows need not be computed again.
+        colmap: Run COLMAP too; without it no times are compared.
         sets: Only sets whose name holds one of these.
         seeds: Seeds instead of the gate's own.
         threads: Processor threads; all by default.
@@ -334,7 +336,7 @@ def gate(
     if not resume and cache.is_dir():
         shutil.rmtree(cache)
     options = _options(data=data, quick=not full, sets=sets, seeds=seeds, cache=cache, threads=threads)
-    now = summarise(run_gate(out, options, resume=resume, real=real))
+    now = summarise(run_gate(out, options, resume=resume, real=real, colmap=colmap))
     if update:
         save_baseline(baseline, kind, now, options.threads)
         print(f"wrote {baseline} ({kind})")

@@ -7,7 +7,7 @@ from pathlib import Path
 from proba.bench.charts import bars
 from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, cell, grouped, mean_score, score, table
 from proba.bench.measure import DEFAULT, PAPER, STRICT, UNREFINED
-from proba.bench.methods import COLMAP, MAPPERS, PROBA, method_rows
+from proba.bench.methods import COLMAP, MAPPERS, PROBA, method_rows, of_one_run
 
 LARGE = ("mip360_bonsai",)
 """Sets that take minutes: one seed of the default regime, and COLMAP, after all others."""
@@ -66,8 +66,9 @@ def by_set(rows: list[dict]) -> str:
             _pair(min(score(row, key) for row in ours), max((score(row, key) for row in theirs), default=None), digits)
             for key, digits in (("registered", 0), ("auc@1", 1), ("auc@5", 1))
         ]
-        times = [row["total_s"] for row in theirs if "total_s" in row]
-        slow = max((row["total_s"] for row in ours if "total_s" in row), default=None)
+        timed = [row for row in (*ours, *theirs) if "total_s" in row and of_one_run([*ours, *theirs])]
+        times = [row["total_s"] for row in timed if row in theirs]
+        slow = max((row["total_s"] for row in timed if row in ours), default=None)
         focals = [row["focal_error_pct"] for row in ours if row.get("focal_error_pct") is not None]
         focal = f"{max(focals):.2f} %" if focals else "-"
         body.append([name, images, *pairs, focal, _pair(slow, min(times, default=None), 0, less=True)])
