@@ -14,7 +14,7 @@ LAYERS = (  # bottom to top; a module imports its own package and what lies belo
     ("_version", "errors"),
     ("jit", "memory", "threads"),
     ("geometry",),
-    ("matches", "reconstruction"),
+    ("known_poses", "matches", "reconstruction"),
     ("cameras", "graph", "objective", "point_cloud", "subpixel"),
     ("kernels", "solution"),
     ("io",),

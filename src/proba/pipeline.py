@@ -8,18 +8,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from proba.cameras import check_known_focals, focal_notes, make_setup
+from proba.cameras import CameraSetup, check_known_focals, focal_notes, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import ViewGraph, build_view_graphs
 from proba.io.images import load_grey
-from proba.io.solver_folder import SOLVER_FOLDER, SolverFolder, hash_of
+from proba.io.pose_files import load_known_poses
+from proba.io.solver_folder import ATTEMPTS, SOLVER_FOLDER, SolverFolder, hash_of
+from proba.known_poses import KnownPoses
 from proba.matches import Matches
 from proba.memory import peak_rss_mb
 from proba.reconstruction import Reconstruction
 from proba.refine import Refinement, RefineOptions, RefineResult
+from proba.refine.known_world import given_solution
 from proba.refine.normal_equations import require_memory
 from proba.refine.pixels import Photos
-from proba.solution import GROWN, ClusterReport, Hypothesis, SolverRun
+from proba.solution import GIVEN, GROWN, ClusterReport, Hypothesis, Solution, SolverRun
 from proba.solve_options import SolveOptions, settings_from
 from proba.solver import Progress, Solver, solve_graph
 from proba.solver.problem import Problem
@@ -32,7 +35,7 @@ class Observer:
         """A connected piece begins."""
 
     def attempt(self, number: int) -> None:
-        """The search begins: 0 is the first one of a piece, 1 the longer one where no two worlds agreed."""
+        """A search begins, with the number of its run on the piece: a longer one follows where no two worlds agreed."""
 
     def iteration(self, progress: Progress) -> None:
         """The solver has gone on by some iterations."""
@@ -100,7 +103,8 @@ class Piece:
     hypotheses: list[Hypothesis]
     """All worlds of the attempt that the reconstruction comes from."""
     attempt: int
-    """0: the first search; 1: the longer one, where no two worlds of the first agreed."""
+    """Which run, counted from 0: the known poses if there are any, the search, and a longer one where no two worlds of
+    the first agreed."""
     iterations: int
     surviving_share: float
     """Share of observations that agree with the refined geometry."""
@@ -187,6 +191,7 @@ def solve_matches(
     """
     options = options or SolveOptions()
     check_known_focals(matches.images, options.cameras)
+    known = load_known_poses(options.known, matches.images, images)
     watch = Together(observer)
     begin = time.perf_counter()
     graphs, isolated = build_view_graphs(matches, options.graph)
@@ -220,10 +225,11 @@ def solve_matches(
             folder=folder,
             index=index,
             divider=divider if divider is not None and divider.wants(graph, options) else None,
+            known=None if known is None else known.of(graph.images),
         )
         for index, graph in enumerate(graphs)
     ]
-    return _refine_pieces(matches, sources, options, watch, images, unmatched, seconds)
+    return _refine_pieces(matches, sources, options, watch, images, known, unmatched, seconds)
 
 
 def refine_solved(
@@ -244,11 +250,12 @@ def refine_solved(
     others = {name: values for name, values in kept.settings.items() if name != "refine"}
     settings = replace(settings_from(SolveOptions, others), refine=options or RefineOptions())
     runs = {index: run for index in range(kept.pieces) if (run := kept.load(index)) is not None}
-    sources = [_Kept(folder=kept, index=index, run=run) for index, run in runs.items()]
+    sources = [_Kept(folder=kept, index=index, graph=run.solutions[0].graph) for index, run in runs.items()]
+    known = load_known_poses(settings.known, matches.images, images)
     if not sources:
         raise InputError(f"no piece in {kept.path} is solved; run `proba solve` with --resume first")
     require_memory(max(source.graph.n_images for source in sources))
-    return _refine_pieces(matches, sources, settings, Together(observer), images, kept.unmatched, {}), settings
+    return _refine_pieces(matches, sources, settings, Together(observer), images, known, kept.unmatched, {}), settings
 
 
 class _Source(Protocol):
@@ -258,11 +265,9 @@ class _Source(Protocol):
     def graph(self) -> ViewGraph:
         """Of the piece."""
 
-    def first(self) -> SolverRun:
-        """The run that is always made."""
-
-    def again(self) -> SolverRun | None:
-        """A longer one, for pieces where no two worlds agree; None if there is none."""
+    def attempt(self, number: int) -> SolverRun | None:
+        """Run `number`, counted from 0; each is asked for only where those before left no world that can be trusted.
+        None: there is no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,17 +276,10 @@ class _Kept:
 
     folder: SolverFolder
     index: int
-    run: SolverRun
+    graph: ViewGraph
 
-    @property
-    def graph(self) -> ViewGraph:
-        return self.run.solutions[0].graph
-
-    def first(self) -> SolverRun:
-        return self.run
-
-    def again(self) -> SolverRun | None:
-        return self.folder.load(self.index, attempt=1)
+    def attempt(self, number: int) -> SolverRun | None:
+        return self.folder.load(self.index, number) if number < ATTEMPTS else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,22 +295,39 @@ class _Solving:
     folder: SolverFolder | None
     index: int
     divider: Divider | None
+    known: KnownPoses | None
+    """Poses of the images of the graph that were known beforehand."""
 
-    def first(self) -> SolverRun:
-        if self.divider is not None:
-            run = self.divider.solved(self.matches, self.graph, self.options, self.watch)
-            if self.folder is not None:
-                self.folder.save(self.index, 0, run)
-            return run
-        return self._solved(self.options.solver.iterations, self.checkpoint, attempt=0)
-
-    def again(self) -> SolverRun | None:
+    def attempt(self, number: int) -> SolverRun | None:
+        given = self._given()
+        if number == 0 and given is not None:
+            return self._kept(_given_run(given), 0)
+        search = number - (given is not None)  # counts the searches from a cold start
+        if (given is not None and self.known is not None and self.known.use == "fixed") or search > 1:
+            return None
+        if search == 0 and self.divider is not None:
+            return self._kept(self.divider.solved(self.matches, self.graph, self.options, self.watch), number)
+        if search == 0:
+            return self._solved(self.options.solver.iterations, self.checkpoint, attempt=number)
         if self.options.longer <= 1 or self.divider is not None:
             return None
         iterations = self.options.longer * self.options.solver.iterations
         self.watch.stage(f"no two worlds agree, solving again with {iterations} iterations")
         file = self.checkpoint.with_stem(f"{self.checkpoint.stem}-again") if self.checkpoint else None
-        return self._solved(iterations, file, attempt=1)
+        return self._solved(iterations, file, attempt=number)
+
+    def _given(self) -> Solution | None:
+        if self.known is None or self.options.solver.hypotheses == "cold":
+            return None
+        return given_solution(self.matches, self.graph, self._cameras(), self.known)
+
+    def _cameras(self) -> CameraSetup:
+        return make_setup([self.matches.images[k] for k in self.graph.images], self.options.cameras)
+
+    def _kept(self, run: SolverRun, attempt: int) -> SolverRun:
+        if self.folder is not None:
+            self.folder.save(self.index, attempt, run)
+        return run
 
     def _solved(self, iterations: int, checkpoint: Path | None, *, attempt: int) -> SolverRun:
         self.watch.attempt(attempt)
@@ -323,7 +338,8 @@ class _Solving:
             self.matches,
             self.graph,
             settings,
-            cameras=make_setup([self.matches.images[k] for k in self.graph.images], self.options.cameras),
+            cameras=self._cameras(),
+            known=self.known,
             seed=self.options.seed,
             callback=callback,
             checkpoint=checkpoint,
@@ -338,9 +354,13 @@ class _Solving:
             interrupted=solver.interrupted,
             seconds=time.perf_counter() - begin,
         )
-        if self.folder is not None:
-            self.folder.save(self.index, attempt, run)
-        return run
+        return self._kept(run, attempt)
+
+
+def _given_run(given: Solution) -> SolverRun:
+    """Known poses, which no search had to find."""
+    world = Hypothesis(name=given.name, loss=None, pruned_at=None, epipolar_share=None)
+    return SolverRun(solutions=[given], hypotheses=[world], iterations=0, interrupted=False, seconds=0.0)
 
 
 def _refine_pieces(
@@ -349,6 +369,7 @@ def _refine_pieces(
     options: SolveOptions,
     watch: Together,
     images: Path | None,
+    known: KnownPoses | None,
     unmatched: list[str],
     seconds: dict[str, float],
 ) -> SolveResult:
@@ -357,7 +378,7 @@ def _refine_pieces(
     for index, source in enumerate(sources):
         watch.piece(index, len(sources), source.graph)
         try:
-            piece, stopped = _refine_piece(matches, source, options, watch, images)
+            piece, stopped = _refine_piece(matches, source, options, watch, images, known)
         except GeometryError as error:
             members = source.graph.images
             names = ", ".join(matches.images[k].name for k in members[:3])
@@ -383,29 +404,39 @@ def _refine_pieces(
 
 
 def _refine_piece(
-    matches: Matches, source: _Source, options: SolveOptions, watch: Together, images: Path | None
+    matches: Matches,
+    source: _Source,
+    options: SolveOptions,
+    watch: Together,
+    images: Path | None,
+    known: KnownPoses | None,
 ) -> tuple[Piece, bool]:
     """The piece, and whether the user ended its solve early."""
-    runs = [source.first()]
+    first = source.attempt(0)
+    assert first is not None
+    runs = [first]
     watch.stage("refining")
     begin, longer = time.perf_counter(), 0.0
-    refinement = Refinement(matches, source.graph, _refine_options(options, runs[0]), watch.stage, seed=options.seed)
-    choice = refinement.polish(runs[0].solutions)
-    if not choice.settled and not runs[0].interrupted:
+    mine = None if known is None else known.of(source.graph.images)
+    settings = _refine_options(options, first)
+    refinement = Refinement(matches, source.graph, settings, watch.stage, known=mine, seed=options.seed)
+    choice = refinement.polish(first.solutions)
+    while not choice.settled and not runs[-1].interrupted:
         start = time.perf_counter()
-        more = source.again()
-        longer = time.perf_counter() - start
-        if more is not None:
-            runs.append(more)
-            watch.stage("refining")
-            choice = refinement.polish(more.solutions, choice)
+        more = source.attempt(len(runs))
+        longer += time.perf_counter() - start
+        if more is None:
+            break
+        runs.append(more)
+        watch.stage("refining")
+        choice = refinement.polish(more.solutions, choice)
     result = refinement.finish(choice, _photos(images, options.refine.pixels.max_side_px))
     infos = [matches.images[k] for k in source.graph.images]
     result.reconstruction.notes += focal_notes(infos, runs[0].solutions[0].cameras, options.cameras)
     run = runs[result.chosen.attempt]
     piece = Piece(
         reconstruction=result.reconstruction,
-        hypotheses=_judged(run.hypotheses, result),
+        hypotheses=_judged(runs, result),
         attempt=result.chosen.attempt,
         iterations=run.iterations,
         surviving_share=result.share,
@@ -446,10 +477,16 @@ def _followed(solver: Solver) -> list[Hypothesis]:
     ]
 
 
-def _judged(hypotheses: Sequence[Hypothesis], result: RefineResult) -> list[Hypothesis]:
-    """The worlds of the run that the result comes from, and a grown one, with what the refinement says of them."""
+def _judged(runs: Sequence[SolverRun], result: RefineResult) -> list[Hypothesis]:
+    """The worlds of the run that the result comes from, known poses and a grown one, with what the refinement says of
+    them."""
     explained = {world.name: world.share for world in result.worlds if world.attempt == result.chosen.attempt}
-    every = list(hypotheses)
+    explained |= {world.name: world.share for world in result.worlds if world.name == GIVEN}
+    # Where known poses were good enough at once, no search was made to compare them with.
+    last = runs[result.chosen.attempt or len(runs) - 1]
+    every = list(last.hypotheses)
+    if GIVEN in explained and last is not runs[0]:
+        every = [*runs[0].hypotheses, *every]
     if GROWN in explained:
         every.append(Hypothesis(name=GROWN, loss=None, pruned_at=None, epipolar_share=None))
     return [

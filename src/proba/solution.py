@@ -29,10 +29,14 @@ class Solution:
     log_depth: np.ndarray  # [N, m, m] float32, cell (row, col) centred at ((col + .5) W / m, (row + .5) H / m)
     log_variance: np.ndarray  # [N, m, m] float32
     edge_weight: np.ndarray  # [E] float32
+    given: np.ndarray | None = None  # [N] bool
+    """Images whose pose was known beforehand, in a world that is none of the solver's; None: it is the solver's."""
 
 
 CLUSTERS = "clusters"
 """Name of the world of a large set that was joined from its clusters."""
+GIVEN = "given"
+"""Name of the world that begins with the poses that were known beforehand."""
 GROWN = "grown"
 """Name of a world that the refinement placed camera by camera; it is none of the solver's."""
 

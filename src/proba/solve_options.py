@@ -8,6 +8,7 @@ from typing import TypeVar, get_args, get_type_hints
 from proba.cameras import CameraOptions
 from proba.errors import InputError
 from proba.graph import ClusterOptions, GraphOptions
+from proba.known_poses import KnownPoseOptions
 from proba.objective import ObjectiveOptions
 from proba.refine import RefineOptions
 from proba.solver import SolverOptions, StepSizes
@@ -29,6 +30,8 @@ class SolveOptions:
     """Seed of everything random. Same seed and threads: same bits."""
     cameras: CameraOptions = field(default_factory=CameraOptions)
     """What is known or assumed of the cameras."""
+    known: KnownPoseOptions = field(default_factory=KnownPoseOptions)
+    """Poses and places that are known beforehand."""
     graph: GraphOptions = field(default_factory=GraphOptions)
     """Which pairs the solver looks at."""
     clusters: ClusterOptions = field(default_factory=ClusterOptions)

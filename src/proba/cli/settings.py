@@ -40,6 +40,9 @@ SHORT = {
     "ClusterOptions.count": "clusters",
     "CameraOptions.share": "share",
     "CameraOptions.focal": "focal",
+    "KnownPoseOptions.file": "poses",
+    "KnownPoseOptions.use": "poses-as",
+    "KnownPoseOptions.gps": "gps",
     "SolverOptions.hypotheses": "hypotheses",
     "SolverOptions.device": "device",
 }

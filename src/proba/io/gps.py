@@ -12,6 +12,8 @@ from proba.io.reading import reading
 
 EARTH_RADIUS_M = 6378137.0  # WGS84, equator
 FLATTENING = 1 / 298.257223563
+RADIUS_OF_68 = 1.515
+"""Radius in standard deviations that holds 68 % of a circular Gaussian in the plane."""
 BELOW_SEA = (1, b"\x01")
 
 
@@ -29,6 +31,20 @@ def read_gps(path: str | Path) -> tuple[float, float, float] | None:
     altitude = _number(gps.get(ExifTags.GPS.GPSAltitude)) or 0.0
     below = gps.get(ExifTags.GPS.GPSAltitudeRef) in BELOW_SEA
     return latitude, longitude, -altitude if below else altitude
+
+
+def read_gps_error(path: str | Path) -> float | None:
+    """Standard deviation along a horizontal axis, metres, that a photo tells of its place; None if it does not.
+
+    EXIF's horizontal positioning error is not defined closely; phones write the radius that holds 68 %.
+    """
+    with (
+        reading(path, "a photo that can be read", "Give the folder of the photos with --images."),
+        Image.open(path) as image,
+    ):
+        gps = image.getexif().get_ifd(ExifTags.IFD.GPSInfo)
+    radius = _number(gps.get(ExifTags.GPS.GPSHPositioningError))
+    return radius / RADIUS_OF_68 if radius is not None and radius > 0 else None
 
 
 def to_enu(places: np.ndarray) -> np.ndarray:  # [N, 3]

@@ -22,6 +22,9 @@ from proba.solution import ClusterReport, Hypothesis, Solution, SolverRun
 SOLVER_FOLDER = "solver"
 """Name of the folder within a result folder."""
 _RUN = "run.json"
+_SUFFIXES = ("", "-again", "-third")
+ATTEMPTS = len(_SUFFIXES)
+"""Runs on a piece at most: known poses, the search, and a longer one."""
 _ARRAYS = ("cam_from_world", "focal_px", "log_depth", "log_variance", "edge_weight")
 _CAMERAS = ("camera_of_image", "known_focal_px", "by_size_alone")
 _GRAPH = ("images", "parent", "edges", "is_tree", "similarity", "initial_weight")
@@ -57,7 +60,7 @@ class SolverFolder:
         atomic_write_text(self.path / _RUN, json.dumps(values, indent=1))
 
     def save(self, piece: int, attempt: int, run: SolverRun) -> None:
-        """Write one run on a piece; a second attempt has more iterations."""
+        """Write one run on a piece; attempts count from 0."""
         graph, first = run.solutions[0].graph, run.solutions[0]
         header = {
             "key": self.key,
@@ -69,7 +72,12 @@ class SolverFolder:
             "clusters": [asdict(cluster) for cluster in run.clusters],
             "hypotheses": [asdict(hypothesis) for hypothesis in run.hypotheses],
             "solutions": [
-                {"name": world.name, "loss": float(world.loss), "epipolar_share": float(world.epipolar_share)}
+                {
+                    "name": world.name,
+                    "loss": float(world.loss),
+                    "epipolar_share": float(world.epipolar_share),
+                    "given": None if world.given is None else world.given.tolist(),
+                }
                 for world in run.solutions
             ],
         }
@@ -90,7 +98,7 @@ class SolverFolder:
             return _run(header, arrays) if header["key"] == self.key else None
 
     def _file(self, piece: int, attempt: int) -> Path:
-        return self.path / f"piece{piece}{'-again' if attempt else ''}.npz"
+        return self.path / f"piece{piece}{_SUFFIXES[attempt]}.npz"
 
 
 def open_solver_folder(result: Path) -> SolverFolder:
@@ -125,6 +133,7 @@ def _run(header: dict, arrays: dict[str, np.ndarray]) -> SolverRun:
             loss=world["loss"],
             epipolar_share=world["epipolar_share"],
             cameras=cameras,
+            given=None if world.get("given") is None else np.array(world["given"], bool),
             **{name: arrays[name][k] for name in _ARRAYS},
         )
         for k, world in enumerate(header["solutions"])

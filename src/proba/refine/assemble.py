@@ -38,6 +38,7 @@ def assemble(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.n
         log_variance=log_variance,
         edges=_edges(matches, state.solution, bundle, state.observations.pairs),
         notes=all_notes(state, cloud, cameras, sigma),
+        up="z" if bundle.pose_prior is not None and state.observations.z_up else None,
     )
     reconstruction.log_depth, reconstruction.log_variance = fit_maps(reconstruction)
     return reconstruction

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from proba.geometry.camera import UNIT_SIDE_PX, WIDTH, pixels_of_plane, undistorted_of_many
 from proba.graph import ViewGraph
@@ -21,6 +22,24 @@ MODEL_PARAMETERS = {
 }
 """Order of the parameters in COLMAP's models, as columns of `Bundle.intrinsics`."""
 _UNDISTORT_ITERATIONS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class PosePrior:
+    """What is known of the poses beforehand, in the world of the bundle."""
+
+    cam_from_world: np.ndarray  # [N, 4, 4]
+    precision: np.ndarray  # [N, 6], 1/sigma^2 of rotation (rad, camera axes) and centre (world axes); zero: not known
+
+    def residual(self, cam_from_world: np.ndarray) -> np.ndarray:  # [N, 6]
+        """By how much poses [N, 4, 4] are off: a step of this size the other way would bring them back."""
+        here, there = cam_from_world[:, :3, :3], self.cam_from_world[:, :3, :3]
+        turn = Rotation.from_matrix(here @ there.transpose(0, 2, 1)).as_rotvec()  # [N, 3]
+        return np.concatenate([turn, _centres(cam_from_world) - _centres(self.cam_from_world)], axis=1)
+
+
+def _centres(cam_from_world: np.ndarray) -> np.ndarray:  # [N, 3]
+    return -np.einsum("nji,nj->ni", cam_from_world[:, :3, :3], cam_from_world[:, :3, 3])
 
 
 @dataclass(kw_only=True)
@@ -40,6 +59,8 @@ class Bundle:
     """Standard deviation of the known focal lengths, as a share of them; 0: they are held."""
     xyz: np.ndarray  # [T, 3] float64
     alive: np.ndarray  # [K] bool, observations that agree with the rest
+    pose_prior: PosePrior | None = None
+    """What holds the poses besides the observations; None: nothing does, and the world is free."""
 
     @property
     def n_images(self) -> int:
@@ -56,8 +77,7 @@ class Bundle:
 
     @property
     def centres(self) -> np.ndarray:  # [N, 3], camera centres in the world
-        rotation, translation = self.cam_from_world[:, :3, :3], self.cam_from_world[:, :3, 3]
-        return -np.einsum("nji,nj->ni", rotation, translation)
+        return _centres(self.cam_from_world)
 
     @property
     def known(self) -> np.ndarray:  # [C] bool

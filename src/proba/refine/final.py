@@ -10,10 +10,11 @@ from proba.errors import GeometryError
 from proba.refine.adjust import adjust, assumed_noise_px, noise_round
 from proba.refine.bundle import Bundle, unit_tracks
 from proba.refine.camera_model import rich_cameras
+from proba.refine.known_world import to_known_frame
 from proba.refine.levenberg import minimise
 from proba.refine.normal_equations import Equations
 from proba.refine.options import AdjustOptions, Round
-from proba.refine.state import State
+from proba.refine.state import Observations, State
 from proba.refine.tracks import Tracks
 from proba.refine.triangulate import believable, observed_depths, reassess, refine_points, triangulate
 from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty, point_std
@@ -32,10 +33,18 @@ class Cloud:
 
 
 def adjust_finally(state: State) -> State:
-    """Stage: the last adjustment of a choice of tracks, larger than before, in the frame of the root camera."""
+    """Stage: the last adjustment of a choice of tracks, larger than before, in the frame of the result."""
     observations = state.observations
     many = observations.some_unit_tracks(observations.crowd * state.options.tracks.final)
-    return replace(state, bundle=to_root_frame(adjusted_to(state, many), observations.graph.root))
+    return replace(state, bundle=to_result_frame(adjusted_to(state, many), observations))
+
+
+def to_result_frame(bundle: Bundle, observations: Observations) -> Bundle:
+    """The same scene in the world of the poses that were known beforehand, if any, else in that of the root camera."""
+    if bundle.pose_prior is not None:
+        return bundle
+    known = None if observations.known is None else to_known_frame(bundle, observations.known)
+    return to_root_frame(bundle, observations.graph.root) if known is None else known
 
 
 def to_root_frame(bundle: Bundle, root: int) -> Bundle:
@@ -69,7 +78,7 @@ def place_points(state: State) -> Cloud:
     bundle = all_points(state.bundle, unit_tracks(tracks, observations.unit_px), last, state.placed)
     free = state.freedom.columns(bundle, rich_cameras(bundle, options.camera_model))  # [C, 6]
     bundle = _settled(bundle, free, last, state.placed, options.adjust)
-    return Cloud(bundle=to_root_frame(bundle, observations.graph.root), tracks=tracks, free=free, last=last)
+    return Cloud(bundle=to_result_frame(bundle, observations), tracks=tracks, free=free, last=last)
 
 
 def all_points(bundle: Bundle, tracks: Tracks, last: Round, images: np.ndarray | None) -> Bundle:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from proba.graph import ViewGraph
+from proba.known_poses import KnownPoses
 from proba.matches import Matches
 from proba.reconstruction import Reconstruction
+from proba.refine.anchor import anchor, poses_held, worth_anchoring
 from proba.refine.assemble import assemble
 from proba.refine.bundle import unit_px
 from proba.refine.camera_model import choose_camera_model
@@ -83,6 +85,7 @@ class Refinement:
         options: RefineOptions | None = None,
         progress: Callable[[str], None] | None = None,
         *,
+        known: KnownPoses | None = None,
         seed: int = 0,
     ):
         self.options = options = options or RefineOptions()
@@ -99,6 +102,7 @@ class Refinement:
             pairs=pairs,
             options=options.tracks,
             seed=seed,
+            known=known,
         )
 
     @one_library_thread()
@@ -125,13 +129,17 @@ class Refinement:
     def _improved(self, state: State, photos: Photos | None) -> State:
         """All stages that move cameras."""
         clock = self.clock
-        with clock("rescue"):
-            state = rescue_images(state)
-        with clock("cameras"):
-            state = separate_cameras(state)
-        if worth_growing(state):
-            with clock("growing"):
-                state = grow_cameras(state)
+        if not poses_held(state):
+            with clock("rescue"):
+                state = rescue_images(state)
+            with clock("cameras"):
+                state = separate_cameras(state)
+            if worth_growing(state):
+                with clock("growing"):
+                    state = grow_cameras(state)
+            if worth_anchoring(state):
+                with clock("known poses"):
+                    state = anchor(state)
         with clock("camera model"):
             state = choose_camera_model(state)
         if photos is not None and worth_sharpening(state):

@@ -9,6 +9,7 @@ import numpy as np
 
 from proba.errors import GeometryError
 from proba.graph import ViewGraph
+from proba.known_poses import KnownPoses
 from proba.matches import Matches
 from proba.refine.adjust import Freedom
 from proba.refine.agreement import PairAgreement, PairPoints
@@ -30,10 +31,17 @@ class Observations:
     pairs: PairAgreement
     options: TrackOptions
     seed: int
+    known: KnownPoses | None = None
+    """Poses that were known beforehand, of `graph.images`."""
 
     @property
     def names(self) -> list[str]:
         return [self.matches.images[k].name for k in self.graph.images]
+
+    @property
+    def z_up(self) -> bool:
+        """Whether the z axis of the known poses' world is up."""
+        return self.known is not None and self.known.z_up
 
     @property
     def size_px(self) -> np.ndarray:  # [N, 2], width and height in original pixels

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import explained, same_world
 from proba.refine.bundle import Bundle, bundle_from_solution
+from proba.refine.known_world import given_bundle
 from proba.refine.options import RefineOptions, WorldOptions
 from proba.refine.state import Observations, World, WorldChoice, WorldReport
 from proba.refine.tracks import Tracks
@@ -51,6 +52,8 @@ def polish_worlds(
 
 def polished(observations: Observations, solution: Solution, tracks: Tracks, options: RefineOptions) -> Bundle:
     """The cameras of a solution adjusted to `tracks` (unit pixels)."""
+    if solution.given is not None:
+        return given_bundle(observations, solution, tracks, options)
     bundle = solver_bundle(observations, solution, tracks)
     return adjust(bundle, options.adjust.annealed, Freedom(), options.adjust)
 

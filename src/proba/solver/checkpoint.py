@@ -29,6 +29,8 @@ def fingerprint(problem: Problem, options: SolverOptions) -> str:
     constant = (packed.edges, packed.count, packed.x_i, packed.y_i, packed.x_j, packed.y_j)
     for tensor in (*constant, problem.camera_of_image, problem.known_log_tan):
         digest.update(np.ascontiguousarray(tensor.numpy()).tobytes())
+    if problem.known is not None:
+        digest.update(problem.known.cam_from_world.tobytes() + problem.known.sigma.tobytes())
     return digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ from proba.geometry import so3
 from proba.geometry.camera import UNIT_SIDE_PX
 from proba.geometry.epipolar import sampson
 from proba.objective import PackedMatches
+from proba.solver.given_start import given_start
 from proba.solver.options import SolverOptions
 from proba.solver.problem import Problem
 from proba.solver.two_view import estimate_log_tan, two_view_start
@@ -36,6 +37,8 @@ def portfolio(problem: Problem, options: SolverOptions) -> list[World]:
             worlds.append(replace(worlds[-1], name=f"fov{fov:g}-mirror", mirror_of=len(worlds) - 1))
     if estimate is not None:
         worlds.append(two_view_start(problem, *estimate))
+    if problem.known is not None and problem.known.starts:
+        worlds.append(given_start(problem, problem.known, options.cold_fov_deg))
     return worlds
 
 

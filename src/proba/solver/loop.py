@@ -18,12 +18,14 @@ from proba.geometry import se3, so3
 from proba.graph import ViewGraph
 from proba.kernels.maps import move_maps
 from proba.kernels.poses import PoseTree, move, twist_gradient
+from proba.known_poses import KnownPoses
 from proba.matches import Matches
 from proba.objective import EdgeEvaluation, Minibatch
 from proba.objective.edge_weights import ema_update, reliability
 from proba.objective.mirror import mirror_distance, mirror_weight
 from proba.solution import Solution
 from proba.solver.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from proba.solver.given_start import GIVEN_SOLVED
 from proba.solver.hypotheses import EpipolarScore, portfolio
 from proba.solver.options import SolverOptions, value_at
 from proba.solver.poses import pivot_gradient, pivot_twist
@@ -311,9 +313,9 @@ class Solver:
         return score.shares(self.tree.edge_poses(self.worlds.parent_from_child), self.image_log_tan().exp())
 
     def _keep(self, count: int) -> None:
-        """Prune all but the best; the seeded world stays, the only one that does not fail in the way of the others."""
+        """Prune all but the best; seeded worlds stay, the only ones that do not fail in the way of the others."""
         named = zip(self.worlds.names, self.epipolar(), strict=True)
-        shares = np.array([share + (name == SEEDED) for name, (share, _) in named])
+        shares = np.array([share + (name in (SEEDED, GIVEN_SOLVED)) for name, (share, _) in named])
         keep = sorted(np.argsort(-shares, kind="stable")[:count].tolist())
         self.worlds = self.worlds.select(keep)
         self._good = self.worlds.copy()
@@ -391,14 +393,15 @@ def solve_graph(
     saved: Callable[[Path], None] | None = None,
     resumed: Callable[[Path, Problem], None] | None = None,
     cameras: CameraSetup | None = None,
+    known: KnownPoses | None = None,
     seed: int = 0,
 ) -> Solver:
     """Solve one connected view graph from a cold start; the solver's `solutions()` are the surviving worlds.
 
     `saved` is told of every checkpoint that was written, `resumed` of the one that the solve goes on from. `cameras`:
-    those of `make_setup` by default.
+    those of `make_setup` by default. `known`: poses that one more world begins with.
     """
-    problem = make_problem(matches, graph, options, cameras=cameras, seed=seed)
+    problem = make_problem(matches, graph, options, cameras=cameras, known=known, seed=seed)
     solver = Solver(problem, options)
     if resume and checkpoint and checkpoint.exists():
         solver.resume(checkpoint)

@@ -10,6 +10,7 @@ import torch
 from proba.cameras import CameraSetup, make_setup
 from proba.geometry import Tree, se3
 from proba.graph import ViewGraph, image_rolls, roll_rotation
+from proba.known_poses import KnownPoses
 from proba.matches import ImageInfo, Matches
 from proba.objective import PackedMatches
 from proba.solver.options import SolverOptions
@@ -29,6 +30,8 @@ class Problem:
     start: torch.Tensor  # [N, 4, 4] float64, parent_from_child at the start: identity up to quarter turns
     seed: int
     """Seed of the order of the matches and of the minibatches."""
+    known: KnownPoses | None = None
+    """Poses that one world begins with."""
 
     @property
     def n_images(self) -> int:
@@ -57,6 +60,7 @@ def make_problem(
     options: SolverOptions,
     *,
     cameras: CameraSetup | None = None,
+    known: KnownPoses | None = None,
     seed: int = 0,
 ) -> Problem:
     """Pack the matches of a view graph and find quarter-turn rolls. `cameras`: those of `make_setup` by default."""
@@ -77,6 +81,7 @@ def make_problem(
         known_log_tan=torch.from_numpy(np.log(half_of_camera / cameras.known_focal_px)),
         start=_start_poses(tree, turns, options.start_sigma, seed),
         seed=seed,
+        known=known,
     )
 
 

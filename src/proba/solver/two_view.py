@@ -43,7 +43,7 @@ def two_view_start(problem: Problem, common: float, ratios: np.ndarray) -> World
     return World(name=SEEDED, fov_deg=fov_deg, relative_log_tan=ratios, parent_from_child=poses)
 
 
-def _rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
+def edge_rays(problem: Problem, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
     """Matches of two local images in normalised coordinates, [M, 2] each."""
     edge = np.nonzero((problem.graph.edges == (min(a, b), max(a, b))).all(1))[0][0]
     packed = problem.matches
@@ -76,7 +76,7 @@ def estimate_log_tan(problem: Problem) -> tuple[float, np.ndarray] | None:
 def _log_focals(problem: Problem, start: np.ndarray) -> np.ndarray:  # [C]
     """Log focal lengths in half longest sides, moved from `start` [C] to where the fundamental matrices agree."""
     edges = problem.graph.edges.tolist() if problem.n_cameras > 1 else []
-    found = in_parallel(lambda edge: _fundamental_matrix(*_rays(problem, *edge)), edges)
+    found = in_parallel(lambda edge: _fundamental_matrix(*edge_rays(problem, *edge)), edges)
     usable = [(edge, *one) for edge, one in zip(edges, found, strict=True) if one is not None]
     if not usable:
         return start
@@ -89,7 +89,7 @@ def _common_log_tan(problem: Problem) -> float | None:
     """Weighted median of six-point focals over the strongest edges: one for all cameras. None where no edge tells."""
     graph = problem.graph
     strongest = np.argsort(-graph.similarity, kind="stable")[:MAX_FOCAL_EDGES]
-    rays = [_rays(problem, *map(int, graph.edges[e])) for e in strongest]
+    rays = [edge_rays(problem, *map(int, graph.edges[e])) for e in strongest]
     found = [estimate for estimate in in_parallel(lambda both: _six_point_log_tan(*both), rays) if estimate is not None]
     if not found:
         return None
@@ -126,7 +126,7 @@ def _six_point_log_tan(x: np.ndarray, y: np.ndarray) -> tuple[float, float] | No
 
 def _parent_from_child(problem: Problem, parent: int, child: int, log_tan: np.ndarray) -> np.ndarray | None:
     """Relative pose with the baseline scaled so that the median depth is 1, as every map starts there; log_tan [N]."""
-    x, y = _rays(problem, child, parent)
+    x, y = edge_rays(problem, child, parent)
     if len(x) < 8:
         return None
     tan_child, tan_parent = np.exp(log_tan[[child, parent]])
