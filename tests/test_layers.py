@@ -23,7 +23,7 @@ LAYERS = (  # bottom to top; a module imports its own package and what lies belo
     ("refine",),
     ("solve_options",),
     ("pipeline", "presets"),
-    ("align", "evaluation", "export", "history", "report"),
+    ("align", "evaluation", "export", "history", "localize", "report"),
     ("clusters",),
     ("api",),
     ("viewer",),

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from proba.cameras import CameraOptions, no_known_focal
 from proba.clusters import Dividing
 from proba.dense.dense_depth import DenseObserver, DenseOptions, DenseResult, dense_depth
-from proba.errors import InputError
+from proba.errors import GeometryError, InputError
 from proba.evaluation.poses import match_names
 from proba.history.evolution import EVOLUTION_FILE
 from proba.io.atomic import all_or_nothing, remove
@@ -29,11 +29,13 @@ from proba.io.reconstruction_folder import load_reconstruction, save_reconstruct
 from proba.io.solver_folder import SolverFolder, open_solver_folder
 from proba.io.video import FRAMES, check_photo_source, is_video, photos_of
 from proba.kernels import evaluator
+from proba.localize import FEATURES, Localized, LocalizeOptions, Localizer
 from proba.matches import Matches
 from proba.matching import MatchOptions, MatchSummary, check_match_options, match_folder
 from proba.matching.folder import Observer as MatchObserver
 from proba.memory import set_memory
 from proba.pipeline import Observer, SolveOptions, SolveResult, Together, refine_solved, solve_matches
+from proba.reconstruction import Reconstruction
 from proba.refine import RefineOptions
 from proba.refine.given_cameras import in_given_cameras
 from proba.refine.normal_equations import require_memory
@@ -293,6 +295,39 @@ def dense_folder(
             finish_dense(target, index, pieces[0], results[0].cloud, [result.facts() for result in results])
         remove_work(target)
     return results
+
+
+def localize(
+    folder: str | Path,
+    photos: Sequence[str | Path],
+    *,
+    images: str | Path | None = None,
+    piece: int = 0,
+    options: LocalizeOptions | None = None,
+    threads: int | None = None,
+) -> list[Localized | GeometryError]:
+    """Where photos were taken, in a model that is there already. Prints nothing.
+
+    Returns a pose with its covariance for each photo, or why there is none. The features of the model's photos are kept
+    in FOLDER/features: the first call makes them.
+
+    Args:
+        folder: Result folder of `proba run` or `proba solve`.
+        photos: Files.
+        images: Folder of the model's photos; None: where they were.
+        piece: Which connected piece of the result, the largest is 0.
+        options: Settings.
+        threads: Processor threads; None: all.
+    """
+    set_threads(threads)
+    source = Path(folder)
+    model = Reconstruction.load(source, piece)
+    place = photo_folder(source, model.image_names, None if images is None else Path(images))
+    with locked(source):
+        localizer = Localizer(
+            reconstruction=model, photos=place, folder=source / FEATURES, options=options or LocalizeOptions()
+        )
+        return [localizer.localize_or_say(Path(path)) for path in photos]
 
 
 def _kept_photos(kept: SolverFolder, given: Path | None) -> Path | None:

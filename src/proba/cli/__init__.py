@@ -38,6 +38,7 @@ COMMANDS = {
     "export": "export",
     "align": "align",
     "view": "view",
+    "localize": "localize",
     "render": "render",
     "demo": "demo",
     "bench": "bench",

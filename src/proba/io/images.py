@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,7 +20,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from proba.errors import InputError
-from proba.io.names import name_problem
+from proba.io.names import name_problem, safe_relative_path
 from proba.matches import ImageInfo
 from proba.memory import Budget, allowed_bytes
 
@@ -154,6 +154,26 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
     if masks:
         _warn_unmasked(photos, Path(masks))
     return photos
+
+
+def photos_named(folder: Path, names: Sequence[str]) -> list[Photo]:
+    """The photos of these names below a folder, in this order; all must be there."""
+    missing = next((name for name in names if not (folder / safe_relative_path(name)).is_file()), None)
+    if missing is not None:
+        raise InputError(f"{folder} does not hold the photo {missing}. Give --images the folder of the photos.")
+    return [inspect_photo(folder / name, folder) for name in names]
+
+
+def inspect_photo(path: Path, folder: Path | None = None) -> Photo:
+    """One photo, named by its place below a folder, by default the one that it is in."""
+    if not path.is_file():
+        raise InputError(f"There is no photo {path}. Check the path.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in `find_photos`
+        result = _inspected(path, path.parent if folder is None else folder, {})
+    if isinstance(result, str):
+        raise InputError(f"{path} cannot be used: {result}.")
+    return result
 
 
 def tells_focal(folder: Path) -> bool:
