@@ -188,8 +188,8 @@ def _located(
     chosen, (pose, inlier) = cameras[best], tried[best]
     if inlier.sum() < options.min_inliers:
         raise GeometryError(
-            f"only {int(inlier.sum())} of {len(xy)} points agree on a pose of {info.name}. Take a photo that shows more "
-            "of the model"
+            f"only {int(inlier.sum())} of {len(xy)} points agree on a pose of {info.name}. "
+            "Take a photo that shows more of the model"
         )
     fitted = _Fit(chosen, xy[inlier], xyz[inlier], sigma[inlier], free_focal=camera is None)
     pose, focal, covariance = fitted.run(pose, options.steps)
