@@ -26,7 +26,7 @@ LAYERS = (  # bottom to top; a module imports its own package and what lies belo
     ("align", "evaluation", "export", "history", "localize", "report"),
     ("clusters",),
     ("api",),
-    ("viewer",),
+    ("combine", "viewer"),
     ("bench",),
     ("cli",),
     ("__init__", "__main__"),

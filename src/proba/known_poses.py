@@ -25,6 +25,8 @@ class KnownPoseOptions:
     use: Use = "start"
     """start: one more world, which the others must beat. prior: as start, and the result is pulled towards the poses by
     their standard deviations. fixed: the poses stay as they are; points and other photos are found."""
+    search: bool = True
+    """start, prior: unless the poses explain nearly all matches, worlds from a cold start are searched as rivals."""
     rotation_sigma_deg: float = 2.0
     """prior: standard deviation of a known rotation about each axis, degrees."""
     centre_sigma: float | None = None
@@ -52,9 +54,9 @@ class KnownPoseOptions:
             raise InputError("Standard deviations of known poses must be positive.")
 
     @property
-    def given(self) -> bool:
-        """Whether anything is known."""
-        return self.file is not None or self.gps
+    def searches(self) -> bool:
+        """Whether worlds from a cold start may compete with known poses."""
+        return self.search and self.use != "fixed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

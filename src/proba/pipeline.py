@@ -303,7 +303,7 @@ class _Solving:
         if number == 0 and given is not None:
             return self._kept(_given_run(given), 0)
         search = number - (given is not None)  # counts the searches from a cold start
-        if (given is not None and self.known is not None and self.known.use == "fixed") or search > 1:
+        if (given is not None and not self.options.known.searches) or search > 1:
             return None
         if search == 0 and self.divider is not None:
             return self._kept(self.divider.solved(self.matches, self.graph, self.options, self.watch), number)

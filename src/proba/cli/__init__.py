@@ -39,6 +39,8 @@ COMMANDS = {
     "align": "align",
     "view": "view",
     "localize": "localize",
+    "add": "add",
+    "merge": "merge",
     "render": "render",
     "demo": "demo",
     "bench": "bench",

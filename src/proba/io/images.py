@@ -125,7 +125,7 @@ def count_photos(folder: Path) -> int:
         return len(_image_files(folder))
 
 
-def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: int = 1) -> list[Photo]:
+def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: int = 1, fewest: int = 2) -> list[Photo]:
     """All usable photos below a folder, sorted by name. Files that are left out are named in a warning."""
     budget = Budget(allowed_bytes())
     folder = Path(folder)
@@ -146,9 +146,9 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
         else:
             first_of[result.digest] = name
             photos.append(result)
-    if len(photos) < 2:
+    if len(photos) < fewest:
         raise InputError(
-            f"{folder} has {len(photos)} usable image{'s' * (len(photos) != 1)}; at least two are needed. "
+            f"{folder} has {len(photos)} usable image{'s' * (len(photos) != 1)}; at least {fewest} are needed. "
             "Give a folder of photos that show the same scene from different places."
         )
     if masks:

@@ -186,6 +186,7 @@ def match_with_one(
     observer: Observer | None = None,
     graph: ViewGraphMatches | None = None,
     engine: Engine | None = None,
+    reuse: Sequence[Path] = (),
 ) -> MatchSummary:
     """The same as `match_folder` with one matcher, for all pairs or for the edges of a graph that another has made."""
     if jobs is not None and jobs < 1:
@@ -198,7 +199,7 @@ def match_with_one(
     first = recipe.make()
     photos = find_photos(folder, masks=options.masks, jobs=jobs)
     _check_memory(photos, first, options)
-    with MatchStore(out, photos, resume=resume) as store, ThreadPoolExecutor(jobs) as pool:
+    with MatchStore(out, photos, resume=resume, reuse=reuse) as store, ThreadPoolExecutor(jobs) as pool:
         run = _Run(photos, store, options, pool, jobs, observer or Silent())
         run.send_to(engine, folder)
         run.know(recipe, first)

@@ -8,6 +8,7 @@ not, or finds nothing, the edge keeps those.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,15 +47,19 @@ def match_folder(
     jobs: int | None = None,
     observer: Observer | None = None,
     engine: Engine | None = None,
+    reuse: Sequence[Path] = (),
 ) -> MatchSummary:
-    """Match the photos of a folder and write the matches file `out`. With `resume`, pairs already there are kept.
+    """Match the photos of a folder and write the matches file `out`. With `resume`, pairs already there are kept, and
+    so are those of the files `reuse` if photos and settings are the same.
 
     With a matcher for the view graph, its matches stay beside it, in `<out>.graph.h5`.
     """
     options = options or MatchOptions()
     name = graph_matcher(options)
     if name is None:
-        return match_with_one(folder, out, options, resume=resume, jobs=jobs, observer=observer, engine=engine)
+        return match_with_one(
+            folder, out, options, resume=resume, jobs=jobs, observer=observer, engine=engine, reuse=reuse
+        )
     watch, file = observer or Silent(), graph_file(out)
     first = replace(
         options, matcher=name, weights=options.graph_weights, graph_matcher=None, graph_weights=None, densify=False

@@ -16,7 +16,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def settings_key(settings: dict) -> str:
 class MatchStore:
     """The matches of a set of photos, growing pair by pair."""
 
-    def __init__(self, path: Path, photos: list[Photo], *, resume: bool = False):
+    def __init__(self, path: Path, photos: list[Photo], *, resume: bool = False, reuse: Sequence[Path] = ()):
         _refuse_clash(photos)
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
@@ -63,7 +63,8 @@ class MatchStore:
         self._place: dict[tuple[str, str, str], int] = {}
         self._lock = threading.Lock()  # readers and the writer share one file position
         path.parent.mkdir(parents=True, exist_ok=True)
-        finished = _records_of_h5(path) if resume and path.exists() else []
+        sources = [*([path] if resume and path.exists() else []), *reuse]
+        finished = [record for source in sources for record in _records_of_h5(source)]
         if not resume:
             self.partial.unlink(missing_ok=True)
         # Without a buffer: what could not be written must not be tried again behind the next record.
