@@ -71,7 +71,7 @@ class _SparseInverse:
     def __init__(self, bundle: Bundle, system: BlockMatrix, observed: np.ndarray, plan: Plan):
         self._gauge = gauge_directions(bundle, observed)  # [D, 7]
         self._observed = observed
-        held = _holding_the_world(bundle, system, observed)
+        held = system if bundle.pose_prior is not None else _holding_the_world(bundle, system, observed)
         self._factor = _factor_of(held.raised(np.where(observed, 0.0, 1.0)), plan)
         blocks, gauge = system.blocks, self._gauge
         bent = self._factor.solve(gauge)  # [D, 7]
@@ -123,10 +123,13 @@ def _factor_of(system: BlockMatrix, plan: Plan) -> FrontFactor:
 
 
 def gauge_directions(bundle: Bundle, observed: np.ndarray) -> np.ndarray:
-    """Orthonormal directions [D, 7] in which the world can move without any residual changing.
+    """Orthonormal directions [D, 7] in which the world can move without any residual changing; none, [D, 0], where its
+    poses have priors.
 
     Columns that nothing observes (`observed` [D] bool) take no part.
     """
+    if bundle.pose_prior is not None:
+        return np.zeros((len(observed), 0))
     seen = observed[: N_POSE * bundle.n_images : N_POSE]  # [N]
     centres = bundle.centres - bundle.centres[seen].mean(axis=0)  # [N, 3]
     rotation = bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]

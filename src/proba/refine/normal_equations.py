@@ -44,7 +44,7 @@ class Reduced:
 
     system: BlockMatrix  # [D, D]
     gradients: np.ndarray  # [G, D], what each group of points adds to the gradient
-    pull: np.ndarray  # [D], what the priors of the intrinsics add to it
+    pull: np.ndarray  # [D], what the priors of intrinsics and poses add to it
     slope: np.ndarray  # [D], the gradient while the points stay
     diagonal: np.ndarray  # [D], of the normal matrix while the points stay; zero for what nothing observes
 
@@ -91,6 +91,9 @@ class Equations:
         self.columns = np.full(free.shape, -1)  # [C, 6], of each intrinsic; -1: fixed
         self.columns[free] = np.arange(N_POSE * bundle.n_images, self.n_columns)
         self.prior = np.where(free, bundle.prior, 0.0) * noise_px**2  # [C, 6]
+        seen = np.bincount(self.image, minlength=bundle.n_images) > 0  # [N]
+        known = None if bundle.pose_prior is None else bundle.pose_prior.precision
+        self.pose_prior = None if known is None else np.where(seen[:, None], known, 0.0) * noise_px**2  # [N, 6]
         self.cameras = (
             bundle.camera_of_image,
             bundle.one_focal,  # [C] bool
@@ -118,9 +121,12 @@ class Equations:
         return plan_elimination(self.blocks)
 
     def cost(self, bundle: Bundle) -> float:
-        """Robust cost of all observations, and of the intrinsics' distance from their priors."""
+        """Robust cost of all observations, and of the distance of intrinsics and poses from their priors."""
         apart = bundle.intrinsics - bundle.expected  # [C, 6]
-        return sum(self._share(_cost, bundle)) + 0.5 * float((self.prior * apart**2).sum())
+        priors = float((self.prior * apart**2).sum())
+        if bundle.pose_prior is not None:
+            priors += float((self.pose_prior * bundle.pose_prior.residual(bundle.cam_from_world) ** 2).sum())
+        return sum(self._share(_cost, bundle)) + 0.5 * priors
 
     def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:
         """The equations, with the diagonal raised by the share `damping`; `group` [P] is the one of each point."""
@@ -136,6 +142,9 @@ class Equations:
         columns = self.columns[free]
         prior[columns] = self.prior[free]
         pull[columns] = (self.prior * (bundle.intrinsics - bundle.expected))[free]
+        if bundle.pose_prior is not None and self.pose_prior is not None:
+            poses, off = slice(N_POSE * bundle.n_images), bundle.pose_prior.residual(bundle.cam_from_world)
+            prior[poses], pull[poses] = self.pose_prior.ravel(), (self.pose_prior * off).ravel()
         system = BlockMatrix(blocks, values).raised(damping * diagonal).raised(prior)
         return Reduced(system, gradients, pull, slope + pull, diagonal)
 
