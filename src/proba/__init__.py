@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from proba._version import __version__
 
 if TYPE_CHECKING:
-    from proba.api import dense_folder, match, reconstruct, refine_folder, solve
+    from proba.api import dense_folder, localize, match, reconstruct, refine_folder, solve
     from proba.cameras import CameraOptions
+    from proba.combine import add_photos, merge_models
     from proba.dense.dense_depth import DenseOptions, DenseResult
     from proba.errors import GeometryError, InputError, ProbaError
     from proba.export import ExportOptions
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from proba.io.matches_h5 import load_matches, save_matches
     from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
     from proba.io.view_graph_json import save_view_graphs
+    from proba.known_poses import KnownPoseOptions
+    from proba.localize import Localized, LocalizeOptions
     from proba.matches import ImageInfo, Matches, PairMatches
     from proba.matching import MatchOptions, MatchSummary, PairOptions, VerifyOptions
     from proba.objective import ObjectiveOptions
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
     from proba.solver import SolverOptions, StepSizes
 
 _MODULES = {
-    "proba.api": ("dense_folder", "match", "reconstruct", "refine_folder", "solve"),
+    "proba.api": ("dense_folder", "localize", "match", "reconstruct", "refine_folder", "solve"),
     "proba.cameras": ("CameraOptions",),
+    "proba.combine": ("add_photos", "merge_models"),
     "proba.dense.dense_depth": ("DenseOptions", "DenseResult"),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
     "proba.export": ("ExportOptions",),
@@ -45,6 +49,8 @@ _MODULES = {
     "proba.io.matches_h5": ("load_matches", "save_matches"),
     "proba.io.reconstruction_folder": ("load_reconstruction", "save_reconstruction"),
     "proba.io.view_graph_json": ("save_view_graphs",),
+    "proba.known_poses": ("KnownPoseOptions",),
+    "proba.localize": ("LocalizeOptions", "Localized"),
     "proba.matches": ("ImageInfo", "Matches", "PairMatches"),
     "proba.matching": ("MatchOptions", "MatchSummary", "PairOptions", "VerifyOptions"),
     "proba.objective": ("ObjectiveOptions",),
@@ -67,6 +73,9 @@ __all__ = [
     "GraphOptions",
     "ImageInfo",
     "InputError",
+    "KnownPoseOptions",
+    "LocalizeOptions",
+    "Localized",
     "MatchOptions",
     "MatchSummary",
     "Matches",
@@ -86,11 +95,14 @@ __all__ = [
     "VerifyOptions",
     "ViewGraph",
     "__version__",
+    "add_photos",
     "build_view_graphs",
     "dense_folder",
     "load_matches",
     "load_reconstruction",
+    "localize",
     "match",
+    "merge_models",
     "preset",
     "reconstruct",
     "refine_folder",

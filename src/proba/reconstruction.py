@@ -118,7 +118,7 @@ class Edge:
     """Share of the matches that the reconstruction does explain; NaN where unknown."""
 
 
-NoteKind = Literal["flat scene", "focal not observed", "focal not known", "rough poses", "other"]
+NoteKind = Literal["flat scene", "focal not observed", "focal not known", "known poses", "rough poses", "other"]
 
 
 @dataclass(frozen=True, kw_only=True)

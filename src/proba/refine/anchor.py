@@ -59,6 +59,7 @@ def deviations(bundle: Bundle, known: KnownPoses) -> np.ndarray:  # [N, 2]
 
 
 def left_out(bundle: Bundle, known: KnownPoses) -> np.ndarray:  # [N] bool
-    """Images with a prior that took no part, because the photos contradict it."""
-    told = np.isfinite(known.sigma)
-    return (told & (bundle.pose_prior.precision == 0)).any(axis=1) if bundle.pose_prior is not None else ~told.all(1)
+    """Images whose prior took no part, because the photos contradict it, or because there is no frame for it."""
+    told = np.isfinite(known.sigma)  # [N, 6]
+    used = np.zeros_like(told) if bundle.pose_prior is None else bundle.pose_prior.precision > 0
+    return (told & ~used).any(axis=1)

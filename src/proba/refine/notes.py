@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from proba.reconstruction import Note
+from proba.refine.anchor import left_out
 from proba.refine.degeneracy import degeneracy_notes
 from proba.refine.final import Cloud
 from proba.refine.state import State, named
@@ -17,15 +20,35 @@ LISTED = 8
 def all_notes(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.ndarray) -> list[Note]:
     """Everything the user should know. `sigma` [T] are the points' standard deviations."""
     notes = degeneracy_notes(cloud.bundle, cameras, sigma, state.options.notes)
+    notes += _known_pose_notes(state)
     rough = tuple(named(state.unplaced, state.observations.names))
     if rough:
-        listed = ", ".join(rough[:LISTED]) + (f" and {len(rough) - LISTED} more" if len(rough) > LISTED else "")
         notes.append(
             Note(
                 kind="rough poses",
-                text=f"poses of {listed} are rough: their matches do not agree with the other images",
+                text=f"poses of {_listed(rough)} are rough: their matches do not agree with the other images",
                 advice="add images in between, or leave them out",
                 images=rough,
             )
         )
     return notes
+
+
+def _known_pose_notes(state: State) -> list[Note]:
+    """What became of places and poses that were known beforehand."""
+    known, observations = state.observations.known, state.observations
+    if known is None or not known.anchors:
+        return []
+    what = "GPS places" if known.z_up else "known poses"
+    if state.bundle.pose_prior is None:
+        text = f"the {what} do not fix a frame: they are too few, or on one line, and were not used"
+        return [Note(kind="known poses", text=text, advice="give more of them, or take `proba align`")]
+    wrong = tuple(named(left_out(state.bundle, known), observations.names))
+    if not wrong:
+        return []
+    text = f"the {what} of {_listed(wrong)} contradict the photos and were left out"
+    return [Note(kind="known poses", text=text, advice="check them", images=wrong)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")

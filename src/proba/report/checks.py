@@ -46,6 +46,7 @@ TOPICS: dict[NoteKind, str] = {
     "flat scene": "Flat scene",
     "focal not observed": "Focal length not observed",
     "focal not known": "Focal length not known",
+    "known poses": "Known poses",
     "rough poses": "Rough poses",
     "other": "Other remarks",
 }
