@@ -18,13 +18,12 @@ UNKNOWN = np.inf
 
 @dataclass(frozen=True, kw_only=True)
 class KnownPoseOptions:
-    """Poses from another program or device, and GPS places."""
+    """What is known of the poses, roughly or well."""
 
     file: str | None = None
-    """Known poses: a COLMAP model, a transforms.json, a gt.json, or a TUM trajectory (.txt)."""
+    """Known poses: COLMAP model, transforms.json, TUM .txt."""
     use: Use = "start"
-    """start: one more world, which the others must beat. prior: as start, and the result is pulled towards the poses by
-    their standard deviations. fixed: the poses stay as they are; points and other photos are found."""
+    """start: a world that others must beat. prior: it pulls. fixed."""
     search: bool = True
     """start, prior: unless the poses explain nearly all matches, worlds from a cold start are searched as rivals."""
     rotation_sigma_deg: float = 2.0
@@ -32,7 +31,7 @@ class KnownPoseOptions:
     centre_sigma: float | None = None
     """prior: standard deviation of a known camera centre along each axis, in the unit of the file. Must be given."""
     gps: bool = False
-    """Places from the photos' EXIF are priors of the camera centres: the result is in metres, z is up, y is north."""
+    """EXIF places are priors: metres, z up, y north."""
     gps_sigma_m: float = 5.0
     """Standard deviation of a GPS place along each horizontal axis, metres, where the photo does not tell its own."""
     gps_up_factor: float = 2.0

@@ -31,7 +31,7 @@ class SolveOptions:
     cameras: CameraOptions = field(default_factory=CameraOptions)
     """What is known or assumed of the cameras."""
     known: KnownPoseOptions = field(default_factory=KnownPoseOptions)
-    """Poses and places that are known beforehand."""
+    """What is known of the poses."""
     graph: GraphOptions = field(default_factory=GraphOptions)
     """Which pairs the solver looks at."""
     clusters: ClusterOptions = field(default_factory=ClusterOptions)
