@@ -17,8 +17,8 @@ from proba.io.images import Photo, inspect_photo, photos_named
 from proba.matches import ImageInfo
 from proba.matching.features import FeatureCache
 from proba.matching.folder import HELD_BYTES
-from proba.matching.pair_work import first_features
 from proba.matching.matcher import Features
+from proba.matching.pair_work import first_features
 from proba.matching.sift import Sift
 from proba.memory import Budget, allowed_bytes
 from proba.reconstruction import Camera, Reconstruction
