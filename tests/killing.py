@@ -15,7 +15,9 @@ import time
 from proba.cli import main
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["killing", *(f"proba.cli.{name}" for name in ("run", "match", "align", "export"))])
+SERVER.set_forkserver_preload(
+    ["killing", *(f"proba.cli.{name}" for name in ("run", "match", "align", "export", "dense"))]
+)
 
 
 def command(*argv: str, kill_after: float | None = None) -> float:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -21,6 +22,7 @@ from proba.bench.runner import run
 from proba.cli import main
 from proba.errors import ProbaError, StorageError
 from proba.export import Format
+from proba.export.mesh import write_mesh
 from proba.io.atomic import all_or_nothing, atomic_file, atomic_write_text
 from proba.io.dense_folder import DensePiece
 from proba.io.ground_truth import load_ground_truth, save_ground_truth
@@ -106,7 +108,8 @@ def dense_in_place(result, out):
 
 
 def export_to(target):
-    return lambda result, out: main(["export", str(result), "--to", target, "--out", str(out)])
+    sparse = ["--density", "16"] if target == "depth" else []
+    return lambda result, out: main(["export", str(result), "--to", target, "--out", str(out), *sparse])
 
 
 def write_rows(result, out):
@@ -149,7 +152,8 @@ def is_work(path):
 
 
 @pytest.mark.parametrize("name", [*WRITERS, *OF_DENSE])
-def test_a_full_disk_leaves_what_was_there(name, request, tmp_path, capsys):
+def test_a_full_disk_leaves_what_was_there(name, request, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("proba.export.targets.write_mesh", partial(write_mesh, octree_depth=5))
     result, out = request.getfixturevalue("dense" if name in OF_DENSE else "result"), tmp_path / "out"
     write = {**WRITERS, **OF_DENSE}[name]
     write(result, out)

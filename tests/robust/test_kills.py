@@ -17,6 +17,7 @@ from killing import command
 
 from proba.history.evolution import EVOLUTION_FILE, load_evolutions
 from proba.io.atomic import TEMPORARY_PREFIX
+from proba.io.dense_folder import load_dense
 from proba.io.matches_h5 import load_matches
 from proba.io.reconstruction_folder import load_reconstruction
 from proba.synthetic import make_scene
@@ -57,6 +58,20 @@ def tree_state(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def dense_state(folder: Path) -> str:
+    """Everything of the dense depth, as its readers see it."""
+    (rec,) = load_reconstruction(folder)
+    piece = load_dense(folder, rec)
+    assert piece is not None
+    digest = hashlib.sha256(piece.read_cloud().xyz.tobytes())
+    for name in rec.image_names:
+        found = piece.read_depth(name)
+        assert found is not None
+        digest.update(found.depth.tobytes() + found.sigma.tobytes() + found.normal.tobytes())
+    digest.update((folder / "points.ply").read_bytes())
+    return digest.hexdigest()
+
+
 def matches_state(file: Path) -> str:
     digest = hashlib.sha256()
     matches = load_matches(file)
@@ -77,7 +92,7 @@ def reference(folder: Path, argv: list[str], state: Callable[[Path], str], out: 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("kills") / "photos"
-    render_images(make_scene("object", n_images=5, seed=0), folder)
+    render_images(make_scene("object", n_images=5, seed=0, width=320, height=240), folder)
     return folder
 
 
@@ -140,6 +155,35 @@ def test_a_killed_alignment_leaves_the_old_result_or_the_new_one(solved, tmp_pat
         out = copy_of(solved.folder, tmp_path / str(k))
         command(argv[0], str(out), *argv[1:], kill_after=moment)
         assert result_state(out) in states
+
+
+@kills
+def test_killed_dense_depth_leaves_the_older_one_and_goes_on(solved, tmp_path, kills):
+    older = copy_of(solved.folder, tmp_path / "older")
+    argv = ["--max-side", "96", "--threads", "1", "--quiet"]
+    command("dense", str(older), "--max-side", "64", "--threads", "1", "--quiet")
+    new = copy_of(older, tmp_path / "new")
+    whole = Reference(new, "", command("dense", str(new), *argv))
+    states = [dense_state(older), dense_state(new)]
+    assert states[0] != states[1]
+    for k, moment in enumerate(moments(whole, kills)):
+        out = copy_of(older, tmp_path / str(k))
+        command("dense", str(out), *argv, kill_after=moment)
+        assert dense_state(out) in states
+        command("dense", str(out), *argv, "--resume")
+        assert dense_state(out) == states[1]
+        assert leftovers(out) == [] and not list(out.glob("dense/*/work"))
+
+
+@pytest.mark.slow
+def test_a_killed_run_with_dense_depth_goes_on(photos, tmp_path):
+    argv = ["run", str(photos), *QUICK, "--dense", "--threads", "1"]
+    whole = reference(tmp_path / "whole", argv, dense_state)
+    for k, moment in enumerate(moments(whole, 20)):
+        out = tmp_path / str(k)
+        command(*argv, "--out", str(out), kill_after=moment)
+        command(*argv, "--out", str(out), "--resume")
+        assert dense_state(out) == whole.state
 
 
 @kills
