@@ -23,7 +23,7 @@ class KnownPoseOptions:
     file: str | None = None
     """Known poses: COLMAP model, transforms.json, TUM .txt."""
     use: Use = "start"
-    """start: a world that others must beat. prior: it pulls. fixed."""
+    """How known poses count: start (a world that others must beat), prior (they pull at the result), or fixed."""
     search: bool = True
     """start, prior: unless the poses explain nearly all matches, worlds from a cold start are searched as rivals."""
     rotation_sigma_deg: float = 2.0

@@ -12,7 +12,7 @@ from failing import fails_in_one_line
 import proba
 from proba import api
 from proba.cli import COMMANDS, main
-from proba.cli.settings import SHORT, field_docs
+from proba.cli.settings import RARE, SHORT, field_docs
 from proba.matching import MatchOptions, PairOptions, VerifyOptions
 from proba.pipeline import SolveOptions
 
@@ -67,7 +67,8 @@ def test_help_shows_what_most_people_need_and_where_the_rest_is(capsys, monkeypa
     assert len(text.splitlines()) <= 80
     names = option_names(text)
     common = {"out", "threads", "resume", "quiet", "live"}
-    assert set(SHORT.values()) | common <= names and "help-all" in names
+    assert (set(SHORT.values()) - RARE) | common <= names and "help-all" in names
+    assert not RARE & names and set(SHORT.values()) >= RARE
     assert not [name for name in names if "." in name]
     for group in ("match options", "cameras options", "solver options"):
         assert group in text

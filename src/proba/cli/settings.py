@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, make_dataclass
 from functools import cache
@@ -46,12 +47,14 @@ SHORT = {
     "SolverOptions.hypotheses": "hypotheses",
     "SolverOptions.device": "device",
 }
-"""Options that most people need: they have a name without a prefix, and `--help` shows them. All others have a prefix,
-`--solver.iterations` for one, and `--help-all` shows them too."""
+"""Options with a name that has no prefix. All others have one, `--solver.iterations` for example."""
+RARE = {"graph-matcher", "densify", "pair-filter", "pairs-file", "device"}
+"""Those of them that few people need: `--help-all` shows them with all others, `--help` does not."""
 
 
 def option_rules(*, everything: bool, start: Sequence[Any] = ()) -> ConstructorRegistry:
-    """How tyro reads options. Without `everything` only those with a short name are shown and read.
+    """How tyro reads options. Without `everything` only those that most people need are shown and read, each with the
+    first sentence of its text.
 
     `start` are option dataclasses whose values are the defaults of their kind.
     """
@@ -132,9 +135,11 @@ def _options(info: StructTypeInfo, defaults: dict[type, Any], *, everything: boo
         if inner := _optional_dataclass(kind):
             kind, default = _in_parts(inner), _in_parts(inner)()
         text = docs.get(entry.name) or (inspect.getdoc(kind) if is_dataclass(kind) else None)
+        if not everything:
+            text = "" if _nested(kind) else _first_sentence(text)
         if not _nested(kind):
             kind = Annotated[kind, tyro.conf.arg(name=short, prefix_name=not short, help_behavior_hint=default_hint)]
-            if not (short or everything):
+            if not everything and (not short or short in RARE):
                 kind = Annotated[kind, tyro.conf.Suppress]
         specs.append(StructFieldSpec(name=entry.name, type=kind, default=default, helptext=text))
 
@@ -145,6 +150,10 @@ def _options(info: StructTypeInfo, defaults: dict[type, Any], *, everything: boo
         return _checked(cls, values)
 
     return StructConstructorSpec(instantiate=make, fields=tuple(specs))
+
+
+def _first_sentence(text: str | None) -> str | None:
+    return None if text is None else re.split(r"(?<=[.;]) (?=\w)", text, maxsplit=1)[0].rstrip(";")
 
 
 def _nested(kind: Any) -> bool:
