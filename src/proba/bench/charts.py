@@ -12,6 +12,7 @@ import numpy as np
 from proba.io.atomic import atomic_file
 
 DPI = 90  # pictures are part of the documentation, so they stay small
+LONG_LABEL = 6  # letters that fit beneath a cell
 
 
 @contextmanager
@@ -83,6 +84,7 @@ def heat_maps(
             for (row, column), value in np.ndenumerate(values):
                 if np.isfinite(value):
                     axis.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8)
-            axis.set_xticks(range(len(x)), x, fontsize=8)
+            slanted = {"rotation": 30, "ha": "right"} if max(map(len, x)) > LONG_LABEL else {}
+            axis.set_xticks(range(len(x)), x, fontsize=8, **slanted)
             axis.set_yticks(range(len(y)), y, fontsize=8)
             axis.set(title=title, xlabel=xlabel, ylabel=ylabel)

@@ -117,7 +117,9 @@ def head(options: RunOptions, gaps: Sequence[str]) -> str:
     """Title, machine, versions, how it was made, and what is missing."""
     here = machine(options.threads)
     libraries = ", ".join(f"{name} {found}" for name, found in here["libraries"].items() if found)
-    missing = "\n## Not run, or not whole\n" + "\n".join(gaps) + "\n" if gaps else ""
+    told = "The time of the run was over before the other rows of these; the same command goes on where it was.\n\n"
+    missing = "\n## Not run, or not whole\n" + told + "\n".join(gaps) + "\n" if gaps else ""
+    threads = f"{here['threads']} thread{'s' * (here['threads'] > 1)}"
     return f"""# Results
 
 Made by `make results` (`proba bench results`), which runs the small version of every experiment and writes this page;
@@ -125,7 +127,7 @@ no number on it is typed by hand. Each section names its own command; without `-
 Figures marked as quoted are printed elsewhere and were not measured here.
 This is the {"small" if options.quick else "full"} version.
 
-Machine: {here["processor"]}, {here["threads"]} threads, {here["system"]}, no GPU. Other programs may have run at the
+Machine: {here["processor"]}, {threads}, {here["system"]}, no GPU. Other programs may have run at the
 same time, so seconds compare methods with each other rather than with other machines.
 
 Versions: ProBA {here["proba"]}, Python {here["python"]}, {libraries}.

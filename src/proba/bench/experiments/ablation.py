@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from proba.bench.cases import Case, cases, pose_scores, shortened, solve_case, with_solver, with_w_3d
-from proba.bench.charts import bars
+from proba.bench.charts import heat_maps
 from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, grouped, mean_score, score, table
 from proba.cameras import make_setup
 from proba.graph import build_view_graphs
@@ -217,13 +217,12 @@ def _standard_error(values: np.ndarray) -> float:
 
 
 def draw(rows: list[dict], path: Path) -> None:
-    """RTA@5 by variant, synthetic scenes and photos apart."""
-    variants = [*CLASSICAL, *COMPONENTS, *(step.name for step in LADDER)]
-    series = {}
-    for kind, group in grouped(rows, "kind").items():
-        of = grouped(group, "variant")
-        series[str(kind[0])] = [mean_score(of.get((name,), []), "rta@5") for name in variants]
-    bars(path, variants, series, ylabel="RTA@5 (%)")
+    """RTA@5 by variant and set, mean over seeds."""
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    found = grouped(rows, "variant", "set")
+    variants = [name for name in (*CLASSICAL, *COMPONENTS, *(step.name for step in LADDER)) if _of(rows, (name,))]
+    values = [[mean_score(found.get((name, one), []), "rta@5") for one in sets] for name in variants]
+    heat_maps(path, {"RTA@5": np.array(values)}, x=sets, y=variants, xlabel="", ylabel="")
 
 
 EXPERIMENT = Experiment(
@@ -256,5 +255,5 @@ fail, or none, it could not show what it brings.""",
     tables=tables,
     draw=draw,
     fresh=False,
-    caption="RTA@5 by variant",
+    caption="RTA@5 by variant and set",
 )
