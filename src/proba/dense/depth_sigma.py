@@ -19,6 +19,12 @@ GREY_NOISE = 1.5
 """Standard deviation of grey values (of 255) in a good photo: correlations are never better than this allows."""
 LEAST_PX = 0.03
 """No place is more certain, because bilinear samples between pixels are not what the lens saw there."""
+EVIDENCE = 2.5
+"""Times what noise alone bends the correlation by (one standard deviation): a smaller bend may be all noise, as that of
+bare walls is, also where light falls off along them."""
+NOISE_BEND = 0.6
+"""Standard deviation of that bend for noise that fills both patches, times the root of the samples: half the second
+difference of three pixels, each patch with half of the noise."""
 FREEDOM = 3
 """Numbers that are fitted in a patch: brightness, contrast and depth."""
 MIN_CORRELATION = 0.4
@@ -47,15 +53,16 @@ def _probe(views, j, x, y, plane, values, weights, noise):
     step = np.float32(PROBE_PX) / speed
     before = correlation(sources[j], sizes[j, 0], sizes[j, 1], m[j], e[j], x, y, rho - step, a, b, values, weights)
     after = correlation(sources[j], sizes[j, 0], sizes[j, 1], m[j], e[j], x, y, rho + step, a, b, values, weights)
-    bend = np.float32(2.0) * here - before - after
-    if before <= np.float32(-1.0) or after <= np.float32(-1.0) or bend <= np.float32(1e-6):
-        return np.float32(0.0), np.float32(0.0), here
-    shift = np.float32(0.5) * (after - before) / bend * step
     left = np.float32(2.0) * (np.float32(1.0) - here) + noise
     square = np.float32(0.0)
     for s in range(SAMPLES):
         square += weights[s] * weights[s]
     freedom = max(np.float32(1.0) / square - np.float32(FREEDOM), np.float32(2.0))
+    bend = np.float32(2.0) * here - before - after
+    least = max(np.float32(EVIDENCE * NOISE_BEND) * left / np.sqrt(freedom), np.float32(1e-6))
+    if before <= np.float32(-1.0) or after <= np.float32(-1.0) or bend < least:
+        return np.float32(0.0), np.float32(0.0), here
+    shift = np.float32(0.5) * (after - before) / bend * step
     variance = left / freedom * step * step / bend + (np.float32(LEAST_PX) / speed) ** 2
     return min(max(shift, -step), step), np.float32(1.0) / variance, here
 
