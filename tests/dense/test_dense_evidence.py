@@ -74,10 +74,12 @@ def photographs(folder, shade: float, noise: float) -> tuple[Reconstruction, lis
 def test_a_bare_wall_has_no_depth_and_the_pattern_beside_it_has(tmp_path, shade, noise):
     reconstruction, bare = photographs(tmp_path / "images", shade, noise)
     piece = DensePiece(tmp_path / "result", 0)
-    dense_depth(reconstruction, tmp_path / "images", piece, DenseOptions(max_side_px=WIDTH))
+    result = dense_depth(reconstruction, tmp_path / "images", piece, DenseOptions(max_side_px=WIDTH))
     on_bare, on_pattern, wrong = [], [], []
     for n, name in enumerate(reconstruction.image_names):
         found = piece.read_depth(name).depth
+        assert result.shares[name] + sum(result.missing[name].values()) == pytest.approx(1)
+        assert result.missing[name]["bare"] > 0.9 * bare[n].mean()
         on_bare.append((found[bare[n]] > 0).mean())
         x = (np.arange(WIDTH) + 0.5 - WIDTH / 2) * DISTANCE / FOCAL_PX + ACROSS[n]
         pattern = found[:, (x > -1.8) & (x < -0.2)]

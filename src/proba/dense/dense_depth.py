@@ -83,6 +83,8 @@ class DenseResult:
     cloud: Cloud
     shares: dict[str, float]
     """Share of the pixels that have a depth, by image."""
+    missing: dict[str, dict[str, float]]
+    """Share of the pixels that have none because they are bare, contradicted or lost (`missing_shares`), by image."""
     sigma_scale: float
     """What the deviations were multiplied by so that photos disagree as much as they say."""
 
@@ -91,7 +93,7 @@ class DenseResult:
         return {
             "points": len(self.cloud.xyz),
             "sigma_scale": self.sigma_scale,
-            "images": {name: {"share_with_depth": share} for name, share in self.shares.items()},
+            "images": {name: {"share_with_depth": share, **self.missing[name]} for name, share in self.shares.items()},
         }
 
 
@@ -127,7 +129,8 @@ def dense_depth(
         observer.advance()
     cloud = merger.cloud()
     write_ply(piece.cloud, cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
-    return DenseResult(cloud=cloud, shares=shares, sigma_scale=scale)
+    missing = {name: merger.missing[n] for n, name in enumerate(names)}
+    return DenseResult(cloud=cloud, shares=shares, missing=missing, sigma_scale=scale)
 
 
 def _each(

@@ -28,6 +28,9 @@ SPECK_APART = 0.02
 """Share of the depth by which neighbouring pixels of one surface may differ."""
 SPECK_SHARE = 8e-5
 """Of the pixels of a photo: smaller patches of surface stand alone and are taken for mistakes."""
+BARE_CONTRAST = 3.0
+"""Standard deviation of the grey values (of 255) around a pixel below which its surface is called bare."""
+CONTRAST_SIDE_PX = 11
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,6 +55,22 @@ def _without_specks(rho: np.ndarray, good: np.ndarray) -> np.ndarray:  # [h, w] 
     return counts
 
 
+def missing_shares(rgb: np.ndarray, known: np.ndarray, through: np.ndarray) -> dict[str, float]:
+    """Shares of the pixels [h, w] of a photo that have no depth, by what is known of the reason.
+
+    bare: there is nothing to be found again. contradicted: another photo looks through the place, as behind things that
+    moved, in mirrors and at edges. lost: seen in too few photos, or different in each.
+    """
+    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    side = (CONTRAST_SIDE_PX, CONTRAST_SIDE_PX)
+    bare = cv2.blur(grey * grey, side) - cv2.blur(grey, side) ** 2 < BARE_CONTRAST**2
+    return {
+        "bare": float((~known & bare).mean()),
+        "contradicted": float((~known & ~bare & (through > 0)).mean()),
+        "lost": float((~known & ~bare & (through == 0)).mean()),
+    }
+
+
 class Merger:
     """Judges the depth of photo after photo, and gathers the points."""
 
@@ -69,6 +88,8 @@ class Merger:
         self.scale = 1.0
         self.shown: dict[int, np.ndarray] = {}
         self.parts: list[Cloud] = []
+        self.missing: dict[int, dict[str, float]] = {}
+        """Of every photo so far, see `missing_shares`."""
 
     def calibrate(self) -> float:
         """Set and return the factor on all deviations with which photos differ as much as these say."""
@@ -103,6 +124,7 @@ class Merger:
             fused[_without_specks(fused, good) == 0] = 0.0
             self._gather(n, maps, fused, deviation, votes, others[4], transfers)
         known = fused > 0
+        self.missing[n] = missing_shares(maps.rgb, known, votes[..., 2])
         depth = np.where(known, 1 / np.where(known, fused, 1.0), 0.0)  # [h, w]
         sigma = np.where(known, deviation * depth**2, 0.0)
         normal = np.where(known[..., None], maps.normal, 0).astype(np.int8)
