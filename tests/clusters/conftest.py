@@ -1,6 +1,6 @@
-"""Lets the tests of this folder import what they share."""
+"""Lets the tests of this folder import what they share, also with the tests of workers."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tasks")]

@@ -17,6 +17,7 @@ from proba.report.prose import to_html
 from proba.report.style import STYLE
 from proba.report.troubleshooting import sections
 from proba.report.words import duration, focal_range, number, stage_times
+from proba.solution import CLUSTERS
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Nothing runs and nothing is loaded, whatever names and texts come from elsewhere."""
@@ -47,6 +48,7 @@ def html_report(
         _scenes(report, reconstructions),
         _images(report, reconstructions, thumbnails or {}),
         _hypotheses(report),
+        _clusters(report),
         _focals(report),
         _pairs(report, pictures),
         _run(report),
@@ -233,8 +235,37 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
+def _clusters(report: dict) -> str:
+    """How the clusters of large pieces fared; nothing where all were solved as a whole."""
+    blocks = []
+    for component in report["components"]:
+        clusters = component.get("clusters", [])
+        if not clusters:
+            continue
+        out = sum(bool(cluster["voted_out"]) for cluster in clusters)
+        rows = [
+            (
+                k,
+                f"{len(cluster['images'])}, from {min(cluster['images'])}" if cluster["images"] else "0",
+                cluster["level"],
+                _share(cluster["explained_share"]),
+                cluster["voted_out"] and f"voted out: {cluster['voted_out']}",
+            )
+            for k, cluster in enumerate(clusters)
+        ]
+        told = f"{out} of them were voted out, and their images placed by the others" if out else "all of them agree"
+        blocks.append(
+            f"<h2>Clusters</h2><p>These {len(component['images'])} photos were solved in {len(clusters)} overlapping "
+            f"clusters, which were joined by the photos that they share, and adjusted together; {told}.</p>"
+            + _table(("cluster", "photos", "verdict", "explained", ""), rows)
+        )
+    return "".join(blocks)
+
+
 def _hypotheses(report: dict) -> str:
     choice = report["choice"]
+    if choice["name"] == CLUSTERS:  # each cluster had a search of its own
+        return ""
     won = f"<b>{_text(choice['name'])}</b> won"
     if choice["explained_share"] is not None:
         won += f": after a first adjustment it explained {choice['explained_share']:.1%} of the explainable matches"
