@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proba.dense.dense_depth import DenseOptions, DenseResult
     from proba.errors import GeometryError, InputError, ProbaError
     from proba.export import ExportOptions
-    from proba.graph import GraphOptions, ViewGraph, build_view_graphs
+    from proba.graph import ClusterOptions, GraphOptions, ViewGraph, build_view_graphs
     from proba.history.recorder import Recorder
     from proba.io.matches_h5 import load_matches, save_matches
     from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
@@ -44,7 +44,7 @@ _MODULES = {
     "proba.dense.dense_depth": ("DenseOptions", "DenseResult"),
     "proba.errors": ("GeometryError", "InputError", "ProbaError"),
     "proba.export": ("ExportOptions",),
-    "proba.graph": ("GraphOptions", "ViewGraph", "build_view_graphs"),
+    "proba.graph": ("ClusterOptions", "GraphOptions", "ViewGraph", "build_view_graphs"),
     "proba.history.recorder": ("Recorder",),
     "proba.io.matches_h5": ("load_matches", "save_matches"),
     "proba.io.reconstruction_folder": ("load_reconstruction", "save_reconstruction"),
@@ -66,6 +66,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "Camera",
     "CameraOptions",
+    "ClusterOptions",
     "DenseOptions",
     "DenseResult",
     "ExportOptions",

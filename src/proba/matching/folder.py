@@ -6,7 +6,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -43,6 +43,7 @@ from proba.matching.pairs import (
     chooses_by_looks,
     likely_pairs,
     listed_pairs,
+    looks_for_loops,
     most_alike,
     pairs_by_name,
     signature,
@@ -253,7 +254,7 @@ def fixed_bytes(n_photos: int, options: MatchOptions) -> float:
     chosen = options.pairs
     if chosen.file is not None or chosen.listed is not None:
         return 0.0  # as many pairs as the user could write down
-    if not chooses_by_looks(n_photos, chosen):
+    if not chooses_by_looks(n_photos, chosen) and not looks_for_loops(n_photos, chosen):
         near = n_photos * (chosen.window + 32)
         every = n_photos * (n_photos - 1) / 2
         return PAIR_BYTES * (min(near, every) if chosen.mode == "sequential" else every)
@@ -317,25 +318,30 @@ class _Run:
         listed = listed_pairs(self.options.pairs)
         if listed is not None:
             return pairs_by_name(listed, [image.name for image in images])
-        if not chooses_by_looks(len(self.photos), self.options.pairs) or not matcher.keep_features:
-            return choose_pairs(len(self.photos), self.options.pairs)
+        options, n = self.options.pairs, len(self.photos)
+        if not matcher.keep_features or not (chooses_by_looks(n, options) or looks_for_loops(n, options)):
+            return choose_pairs(n, options)
+        if not looks_for_loops(n, options):
+            return likely_pairs(self._alike(matcher, round(options.pairs_per_photo * n)), n, options)
+        loops = replace(options, candidates=options.loops, pairs_per_photo=0)
+        found = self._alike(matcher, 0, apart=options.window)
+        return sorted({*choose_pairs(n, options), *likely_pairs(found, n, loops)})
+
+    def _alike(self, matcher: Matcher, of_all: int, *, apart: int = 0) -> Candidates:
+        """Pairs of photos that look alike, more than `apart` photos from each other."""
         options = self.options.pairs
         signatures = self._signatures(matcher)  # [N, C]
-        n = len(signatures)
         if not matcher.preview:
-            return likely_pairs(
-                most_alike(signatures, options.candidates, round(options.pairs_per_photo * n)), n, options
-            )
-        proposed = most_alike(signatures, options.proposals)
+            return most_alike(signatures, max(options.candidates, options.loops), of_all, apart=apart)
+        proposed = most_alike(signatures, options.proposals, apart=apart)
         del signatures
         cache = self._cache(matcher)
-
         self.observer.begin("quick look", len(proposed.pairs), "pair")
         seen = np.float32(options.signature_weight) * proposed.alike  # [P]
         for k, count in self._looks(self._work(matcher, cache), [(i, j) for i, j in proposed.pairs.tolist()]):
             seen[k] += count
             self.observer.advance()
-        return likely_pairs(Candidates(proposed.pairs, seen), n, options)
+        return Candidates(proposed.pairs, seen)
 
     def _looks(self, work: PairWork, pairs: list[Pair]) -> Iterator[tuple[int, int]]:
         """Number of each pair and how many matches a quick look finds."""

@@ -59,7 +59,10 @@ class PairOptions:
     signature_weight: float = 100
     """shortlist: matches of the quick look that a signature's cosine of one is worth."""
     window: int = 10
-    """sequential: each photo is matched with this many that follow, and with those 2, 4, 8 ... windows away."""
+    """sequential: each photo is matched with this many that follow, and with those 2, 4, 8 ... windows away ..."""
+    loops: int = 4
+    """... and with this many others that look most like it, so that a path that comes back to a place closes its loop;
+    sets of fewer than `exhaustive_below` are short enough without."""
     words: int = 64
     """shortlist: size of the visual vocabulary, made from the set's own features."""
 
@@ -78,6 +81,15 @@ def chooses_by_looks(n_photos: int, options: PairOptions) -> bool:
     return options.mode == "shortlist" or (options.mode == "auto" and n_photos >= options.exhaustive_below)
 
 
+def looks_for_loops(n_photos: int, options: PairOptions) -> bool:
+    """Whether a sequence is so long that a photo may come back to a place beyond its window."""
+    return (
+        options.mode == "sequential"
+        and options.loops > 0
+        and n_photos >= max(options.exhaustive_below, 3 * options.window)
+    )
+
+
 def choose_pairs(n_photos: int, options: PairOptions) -> list[Pair]:
     """Pairs (i, j) with i < j that need no look at the photos."""
     if options.mode == "sequential":
@@ -91,9 +103,10 @@ def _sequential(n_photos: int, window: int) -> list[Pair]:
     return [(i, i + step) for i in range(n_photos) for step in sorted(near | far) if i + step < n_photos]
 
 
-def most_alike(signatures: np.ndarray, of_each: int, of_all: int = 0) -> Candidates:
+def most_alike(signatures: np.ndarray, of_each: int, of_all: int = 0, *, apart: int = 0) -> Candidates:
     """The pairs of each photo and the `of_each` others whose signature [N, C] is most similar to its own, and the
-    `of_all` most similar pairs of all. Never are all N x N products in memory."""
+    `of_all` most similar pairs of all; none of photos that are at most `apart` places from each other. Never are all
+    N x N products in memory."""
     n = len(signatures)
     count = min(of_each, n - 1)
     best = _no_candidates()
@@ -101,7 +114,7 @@ def most_alike(signatures: np.ndarray, of_each: int, of_all: int = 0) -> Candida
     for first in range(0, n, ROWS_AT_A_TIME):
         alike = signatures[first : first + ROWS_AT_A_TIME] @ signatures.T  # [R, N]
         row = np.arange(first, first + len(alike))  # [R]
-        alike[row - first, row] = -np.inf
+        alike[np.abs(np.arange(n) - row[:, None]) <= apart] = -np.inf
         column = np.argsort(-alike, axis=1, kind="stable")[:, :count]  # [R, count]
         value = np.take_along_axis(alike, column, axis=1).reshape(-1)
         near.append(Candidates(np.stack([np.repeat(row, count), column.reshape(-1)], axis=1), value))
@@ -109,7 +122,7 @@ def most_alike(signatures: np.ndarray, of_each: int, of_all: int = 0) -> Candida
             later = np.arange(n) > row[:, None]  # [R, N], i < j
             pairs = np.argwhere(later) + np.array([first, 0])
             best = _strongest(_joined([best, Candidates(pairs, alike[later])]), of_all)
-    return _once(_joined([*near, best]))
+    return _once(_possible(_joined([*near, best])))
 
 
 def likely_pairs(found: Candidates, n_photos: int, options: PairOptions) -> list[Pair]:
@@ -124,6 +137,12 @@ def likely_pairs(found: Candidates, n_photos: int, options: PairOptions) -> list
             break
         chosen.add((i, j))
     return sorted(chosen)
+
+
+def _possible(found: Candidates) -> Candidates:
+    """Without the pairs that were ruled out."""
+    possible = np.isfinite(found.alike)
+    return Candidates(found.pairs[possible], found.alike[possible])
 
 
 def _no_candidates() -> Candidates:
