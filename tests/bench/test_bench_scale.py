@@ -6,6 +6,10 @@ import pytest
 
 from proba.bench import scale
 from proba.bench.scale import exponents, judged, make_set, run_set
+from proba.bench.sharing_out import compare_workers
+from proba.graph import ClusterOptions
+from proba.solve_options import SolveOptions
+from proba.solver import SolverOptions
 
 
 def row(images: int, seconds: float, mb: float) -> dict:
@@ -45,3 +49,24 @@ def test_a_small_city_has_a_row(tmp_path):
     assert facts["edges"] >= 24 and facts["peak_mb"] >= facts["program_mb"] > 100
     assert facts["processor_s"] > facts["refine_processor_s"] > 0
     assert facts["images"] == facts["registered"] == 24 and facts["rra@5"] > 90
+
+
+@pytest.mark.slow
+def test_two_workers_agree_with_one():
+    options = SolveOptions(
+        clusters=ClusterOptions(count=2), solver=SolverOptions(iterations=200, hypotheses="cold"), longer=1
+    )
+    found = compare_workers(32, threads=1, seed=0, options=options)
+    assert found["ranks_agree"] is True and found["speedup_2"] > 0
+
+
+def test_workers_are_compared_once(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "scale.json"
+    answers = iter([{"ranks_agree": True, "speedup_2": 1.7}])
+    monkeypatch.setattr(scale, "_elsewhere", lambda call: next(answers))
+    monkeypatch.setattr(scale, "measure", lambda n, **_: row(n, 0.01 * n, 0.1 * n))
+    for _ in range(2):
+        table = scale.main(file, sizes=(100, 300), threads=1, seed=0, workers_images=32)
+    assert (table["ranks_agree"], table["speedup_2"]) == (True, 1.7)
+    assert json.loads(file.read_text())["speedup_2"] == 1.7
+    assert "the same bits as one, 1.7 times as fast" in capsys.readouterr().out

@@ -43,9 +43,10 @@ def make_set(folder: Path, n_images: int, seed: int) -> None:
     save_ground_truth(city.ground_truth(), folder / "gt.json")
 
 
-def run_set(folder: Path, threads: int, seed: int) -> dict:
+def run_set(folder: Path, threads: int, seed: int, clusters: int | str = "auto") -> dict:
     """Everything from the matches to the files of the result, in this process, after a small run to load the code."""
     from proba.api import solve
+    from proba.graph import ClusterOptions
     from proba.memory import peak_rss_mb
     from proba.solve_options import SolveOptions
     from proba.synthetic import make_scene, scene_matches
@@ -53,13 +54,14 @@ def run_set(folder: Path, threads: int, seed: int) -> dict:
     with tempfile.TemporaryDirectory() as first:
         solve(scene_matches(make_scene("room", n_images=8, seed=0), grid=16), out=first, threads=threads)
     before, clock, wall, processor = peak_rss_mb(), StageClock(), time.perf_counter(), time.process_time()
-    options = SolveOptions(seed=seed)
+    options = SolveOptions(seed=seed, clusters=ClusterOptions(count=clusters))  # type: ignore[arg-type]
     result = solve(folder / "matches.h5", out=folder / "result", options=options, threads=threads, observer=clock)
     row = {"wall_s": time.perf_counter() - wall, "processor_s": time.process_time() - processor}
     clock.stage("end")
     stages = {name: round(seconds, 2) for name, seconds in clock.seconds.items() if not name.startswith("world ")}
     return {
         "edges": sum(len(piece.reconstruction.edges) for piece in result.pieces),
+        "clusters_solved": sum(len(piece.clusters) for piece in result.pieces),
         **{name: round(value, 2) for name, value in row.items()},
         "wall_s_of": {name: round(seconds, 2) for name, seconds in result.seconds.items()},
         "processor_s_of": stages,
@@ -79,19 +81,20 @@ def judged(folder: Path) -> dict:
     return {name: value if value is None else round(value, 2) for name, value in scores.items()}
 
 
-def measure(n_images: int, *, threads: int, seed: int) -> dict:
+def measure(n_images: int, *, threads: int, seed: int, clusters: int | str = "auto") -> dict:
     """One row. Each part has a process of its own, so that the peak memory is that of the run alone."""
     with tempfile.TemporaryDirectory(prefix="proba-scale-") as name:
         place = f"Path({name!r})"
         _elsewhere(f"make_set({place}, {n_images}, {seed})")
-        row = {"images": n_images, "seed": seed, "threads": threads}
-        return row | _elsewhere(f"run_set({place}, {threads}, {seed})") | _elsewhere(f"judged({place})")
+        row = {"images": n_images, "seed": seed, "threads": threads, "clusters": clusters}
+        return row | _elsewhere(f"run_set({place}, {threads}, {seed}, {clusters!r})") | _elsewhere(f"judged({place})")
 
 
 def _elsewhere(call: str) -> dict:
     """The result of a function of this module in a process of its own."""
     code = (
         "import json; from pathlib import Path; from proba.bench.scale import judged, make_set, run_set; "
+        "from proba.bench.sharing_out import compare_workers; "
         f"print(json.dumps({call}))"
     )
     output = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -115,19 +118,38 @@ def exponents(rows: Sequence[dict]) -> dict[str, float | None]:
     return {name: round(float(np.polyfit(edges, np.log(each), 1)[0]), 3) for name, each in values.items()}
 
 
-def main(json: Path | None, *, sizes: tuple[int, ...], threads: int, seed: int) -> dict:
-    """Every size that the file does not hold yet; what else it holds stays."""
+def main(
+    json: Path | None,
+    *,
+    sizes: tuple[int, ...],
+    threads: int,
+    seed: int,
+    clusters: int | str = "auto",
+    workers_images: int = 0,
+) -> dict:
+    """Every size that the file does not hold yet; what else it holds stays. With `workers_images`, two workers are
+    compared with one on a city of so many images."""
     found = json_module.loads(json.read_text("utf-8")) if json and json.is_file() else {}
-    rows: list[dict] = [row for row in found.get("rows", []) if row["seed"] == seed and row["threads"] == threads]
+    same = {"seed": seed, "threads": threads, "clusters": clusters}
+    rows: list[dict] = [
+        row for row in found.get("rows", []) if all(row.get(name, "auto") == value for name, value in same.items())
+    ]
     print(" ".join(f"{name:>{max(len(name), 8)}}" for name in COLUMNS))
     for size in sizes:
         row = next((row for row in rows if row["images"] == size), None)
         if row is None:
-            row = measure(size, threads=threads, seed=seed)
+            row = measure(size, threads=threads, seed=seed, clusters=clusters)
             rows = sorted([*rows, row], key=lambda row: row["images"])
         print(" ".join(f"{row[name]:>{max(len(name), 8)}}" for name in COLUMNS), flush=True)
         table = dict.fromkeys(KEYS) | {key: found[key] for key in KEYS if key in found} | exponents(rows)
         if json:
             atomic_write_text(json, json_module.dumps(table | {"rows": rows}, indent=1))
+    if workers_images and found.get("ranks_agree") is None:
+        table |= _elsewhere(f"compare_workers({workers_images}, threads=1, seed={seed})")
+        if json:
+            atomic_write_text(json, json_module.dumps(table | {"rows": rows}, indent=1))
     print(f"processor time grows with edges to the power {table['time_exponent']}, memory {table['memory_exponent']}")
+    if table["ranks_agree"] is not None:
+        told = "the same bits" if table["ranks_agree"] else "OTHER BITS"
+        print(f"two workers give {told} as one, {table['speedup_2']} times as fast")
     return table | {"rows": rows}

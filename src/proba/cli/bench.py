@@ -75,6 +75,8 @@ def scale(
     sizes: tuple[int, ...] = (100, 300, 1000, 3000),
     seed: int = 0,
     threads: int | None = None,
+    clusters: int | Literal["auto", "off"] = "auto",
+    workers_images: int = 120,
 ) -> None:
     """Time, memory and accuracy of whole runs after matching, on synthetic cities, and the power of edges they grow by.
 
@@ -83,10 +85,16 @@ def scale(
         sizes: Numbers of images.
         seed: Seed of the cities and of the runs.
         threads: Processor threads; all by default.
+        clusters: Clusters that cities are divided into, as in `proba solve`.
+        workers_images: Images of a city in four clusters on which two local workers of one thread each are compared
+            with one; 0 leaves that out. It needs Dask.
     """
     from proba.bench.scale import main
 
-    main(_file(json), sizes=sizes, threads=set_threads(threads), seed=seed)
+    main(
+        _file(json), sizes=sizes, threads=set_threads(threads), seed=seed, clusters=clusters,
+        workers_images=workers_images,
+    )  # fmt: skip
 
 
 def real(
