@@ -5,17 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import numpy as np
 
 from proba.errors import InputError
-from proba.matches import ImageInfo
+from proba.geometry.camera import MODELS
+from proba.matches import ImageInfo, KnownLens
 from proba.reconstruction import Note
 
 Share = Literal["camera", "folder", "all", "none"]
 Focal = Literal["free", "init", "fixed"]
+AUTO = "auto"
 LISTED = 8
 """More names than this in one sentence nobody reads."""
 
@@ -31,10 +33,33 @@ class CameraOptions:
     Cameras whose focal length is not known are free in any case."""
     focal_prior_sigma: float = 0.1
     """Standard deviation of a known focal length under `init`, as a share of it: EXIF rounds to a millimetre."""
+    focal_px: float | None = None
+    """Focal length of all photos in their own pixels, instead of what EXIF says; held under `fixed`, else a start and a
+    prior."""
+    intrinsics: Path | None = None
+    """File with known intrinsics: a COLMAP cameras.txt or model folder, transforms.json, a calibration as YAML (OpenCV,
+    ROS, Kalibr) or JSON, for all photos, a folder or single ones."""
+    calibration: Literal["fixed", "init", "free"] = "fixed"
+    """Intrinsics from the file are held (fixed), a start with a prior (init), or a start alone (free), where the file
+    does not say it itself."""
+    calibration_sigma: float = 0.01
+    """Standard deviation under `init`: of focal lengths as a share of them, of the principal point as a share of the
+    longest side, of distortion as a share of the radius in the image corner."""
+    model: str = AUTO
+    """COLMAP's name of the lens of all photos, e.g. OPENCV or OPENCV_FISHEYE; auto: the likelihood chooses among
+    perspective ones. Fisheye photos need OPENCV_FISHEYE."""
 
     def __post_init__(self) -> None:
-        if not self.focal_prior_sigma > 0:
-            raise ValueError(f"focal_prior_sigma must be positive, got {self.focal_prior_sigma}")
+        if not (self.focal_prior_sigma > 0 and self.calibration_sigma > 0):
+            raise ValueError("focal_prior_sigma and calibration_sigma must be positive")
+        if self.focal_px is not None and not self.focal_px > 0:
+            raise ValueError(f"--focal-px must be positive, got {self.focal_px:g}")
+        if self.focal_px is not None and self.intrinsics is not None:
+            raise ValueError("give --focal-px or --intrinsics, not both")
+        if self.model != AUTO and self.model not in MODELS:
+            raise ValueError(f"--camera-model {self.model} is not known; choose auto, {', '.join(MODELS)}")
+        if self.focal_px is not None and self.focal == "free":
+            object.__setattr__(self, "focal", "init")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +72,20 @@ class CameraSetup:
     """Standard deviation of the known focal lengths, as a share of them; 0: they are held."""
     by_size_alone: np.ndarray  # [N] bool
     """Images that share a camera with others only because they have one size."""
+    lenses: tuple[KnownLens | None, ...] = ()
+    """The whole lens of each camera, as far as it is known beforehand or assumed; empty: of none."""
+    model: str = AUTO
+    """The model that cameras without a known lens must have."""
 
     @property
     def n_cameras(self) -> int:
         return len(self.known_focal_px)
+
+    @property
+    def lens_of_image(self) -> list[KnownLens | None]:  # [N]
+        """The lens of each image, as far as it is known or assumed."""
+        lenses = self.lenses or (None,) * self.n_cameras
+        return [lenses[camera] for camera in self.camera_of_image.tolist()]
 
     @property
     def known(self) -> np.ndarray:  # [C] bool
@@ -75,8 +110,13 @@ def make_setup(images: Sequence[ImageInfo], options: CameraOptions | None = None
         np.add.at(count, camera_of_image[told], 1)
     with np.errstate(invalid="ignore"):
         known_focal_px = np.exp(log_focal / count)  # 0 / 0 is NaN: not known
-    nameless = np.array([not image.camera_key for image in images])
+    nameless = np.array([not image.camera_key and image.lens is None for image in images])
+    lenses: list[KnownLens | None] = [None] * n_cameras
+    for image, camera in zip(images, camera_of_image.tolist(), strict=True):
+        lenses[camera] = image.lens
     return CameraSetup(
+        lenses=tuple(lenses) if any(lenses) else (),
+        model=options.model,
         camera_of_image=camera_of_image,
         known_focal_px=known_focal_px,
         focal_sigma=0.0 if options.focal == "fixed" else options.focal_prior_sigma,
@@ -102,7 +142,7 @@ def _group(images: Sequence[ImageInfo], options: CameraOptions) -> np.ndarray:
             "all": "",
             "none": n,
         }[options.share]
-        index.append(keys.setdefault((image.width, image.height, by), len(keys)))
+        index.append(keys.setdefault((image.width, image.height, by, image.lens), len(keys)))
     return np.array(index, np.int64)
 
 

@@ -11,6 +11,18 @@ from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, kw_only=True)
+class KnownLens:
+    """A lens that is known beforehand, in COLMAP's parameters (`proba.geometry.camera.MODELS`) and original pixels."""
+
+    model: str
+    params: tuple[float, ...]
+    sigma: tuple[float, ...]
+    """Standard deviation of each parameter; 0: it is held, infinite: it is a start alone."""
+    assumed: bool = False
+    """Whether nobody told it: a guess that one world starts from, which the refinement may leave."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageInfo:
     """What is known of an image without opening it."""
 
@@ -24,6 +36,13 @@ class ImageInfo:
     """Images with equal size and equal key were taken by one camera (from EXIF; empty: not known)."""
     focal_px: float | None = None
     """Focal length known beforehand (EXIF, calibration), in original pixels."""
+    lens: KnownLens | None = None
+    """The whole lens, if it is known beforehand; it is not written to files of matches."""
+
+    @property
+    def stored(self) -> dict[str, str | int | float | None]:
+        """What files of matches say of it, by the names of the fields."""
+        return {name: value for name, value in vars(self).items() if name != "lens"}
 
     @property
     def camera(self) -> tuple[str, int, int]:

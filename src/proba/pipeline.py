@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from proba.cameras import CameraSetup, check_known_focals, focal_notes, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import ViewGraph, build_view_graphs
 from proba.io.images import load_grey
+from proba.io.intrinsics import with_known_intrinsics
 from proba.io.pose_files import load_known_poses
 from proba.io.solver_folder import ATTEMPTS, SOLVER_FOLDER, SolverFolder, hash_of
 from proba.known_poses import KnownPoses
@@ -21,10 +22,18 @@ from proba.reconstruction import Reconstruction
 from proba.refine import Refinement, RefineOptions, RefineResult
 from proba.refine.known_world import given_solution
 from proba.refine.normal_equations import require_memory
+from proba.refine.pinhole_views import (
+    assumed_lenses,
+    has_lenses,
+    lens_solution,
+    pinhole_matches,
+    pinhole_setup,
+    with_lenses,
+)
 from proba.refine.pixels import Photos
 from proba.solution import GIVEN, GROWN, ClusterReport, Hypothesis, Solution, SolverRun
 from proba.solve_options import SolveOptions, settings_from
-from proba.solver import Progress, Solver, solve_graph
+from proba.solver import Progress, Solver, SolverOptions, solve_graph
 from proba.solver.problem import Problem
 
 
@@ -190,10 +199,10 @@ def solve_matches(
     `matches_file` is where that will look for the matches. With a `divider`, large pieces are solved in clusters.
     """
     options = options or SolveOptions()
+    given, matches = matches, with_known_intrinsics(matches, options.cameras)
     check_known_focals(matches.images, options.cameras)
     known = load_known_poses(options.known, matches.images, images)
-    watch = Together(observer)
-    begin = time.perf_counter()
+    watch, begin = Together(observer), time.perf_counter()
     graphs, isolated = build_view_graphs(matches, options.graph)
     seconds = {"graph": time.perf_counter() - begin}
     if not graphs:
@@ -206,8 +215,8 @@ def solve_matches(
     if keep is not None:
         folder = SolverFolder(
             path=keep / SOLVER_FOLDER,
-            matches_hash=hash_of(matches),
-            settings=asdict(options),
+            matches_hash=hash_of(given),
+            settings=_plain(asdict(options)),
             unmatched=unmatched,
             pieces=len(graphs),
             images=None if images is None else str(images),
@@ -319,10 +328,10 @@ class _Solving:
     def _given(self) -> Solution | None:
         if self.known is None or self.options.solver.hypotheses == "cold":
             return None
-        return given_solution(self.matches, self.graph, self._cameras(), self.known)
+        return given_solution(self.matches, self.graph, self._cameras(self.matches), self.known)
 
-    def _cameras(self) -> CameraSetup:
-        return make_setup([self.matches.images[k] for k in self.graph.images], self.options.cameras)
+    def _cameras(self, matches: Matches) -> CameraSetup:
+        return make_setup([matches.images[k] for k in self.graph.images], self.options.cameras)
 
     def _kept(self, run: SolverRun, attempt: int) -> SolverRun:
         if self.folder is not None:
@@ -330,31 +339,56 @@ class _Solving:
         return run
 
     def _solved(self, iterations: int, checkpoint: Path | None, *, attempt: int) -> SolverRun:
-        self.watch.attempt(attempt)
-        begin = time.perf_counter()
-        callback = self.watch.iteration if self.watch.observers else None
+        begin, runs = time.perf_counter(), []
         settings = replace(self.options.solver, iterations=iterations)
+        for name, matches in assumed_lenses(self.matches, self.options.cameras.model):
+            file = checkpoint.with_stem(f"{checkpoint.stem}-{name}") if checkpoint and name else checkpoint
+            runs.append(self._one_run(matches, settings, file, attempt, name))
+            if runs[-1].interrupted:
+                break
+        run = SolverRun(
+            solutions=sorted((world for one in runs for world in one.solutions), key=lambda w: -w.epipolar_share),
+            hypotheses=[world for one in runs for world in one.hypotheses],
+            iterations=sum(one.iterations for one in runs),
+            interrupted=runs[-1].interrupted,
+            seconds=time.perf_counter() - begin,
+        )
+        return self._kept(run, attempt)
+
+    def _one_run(
+        self, matches: Matches, settings: SolverOptions, checkpoint: Path | None, attempt: int, prefix: str
+    ) -> SolverRun:
+        """The worlds of one guess of the lens; `prefix` names it."""
+        self.watch.attempt(attempt)
+        infos = [matches.images[k] for k in self.graph.images]
+        setup = self._cameras(matches)
+        flat = has_lenses(matches)
         solver = solve_graph(
-            self.matches,
+            pinhole_matches(matches) if flat else matches,
             self.graph,
             settings,
-            cameras=self._cameras(),
+            cameras=pinhole_setup(setup, infos) if flat else setup,
             known=self.known,
             seed=self.options.seed,
-            callback=callback,
+            callback=self.watch.iteration if self.watch.observers else None,
             checkpoint=checkpoint,
             resume=self.resume,
             saved=self.watch.saved,
             resumed=self.watch.resumed,
         )
-        run = SolverRun(
-            solutions=solver.solutions(),
-            hypotheses=_followed(solver),
+        solutions, hypotheses = solver.solutions(), _followed(solver)
+        if flat:
+            solutions = [lens_solution(world, setup, infos) for world in solutions]
+        if prefix:
+            solutions = [replace(world, name=f"{prefix} {world.name}") for world in solutions]
+            hypotheses = [replace(world, name=f"{prefix} {world.name}") for world in hypotheses]
+        return SolverRun(
+            solutions=solutions,
+            hypotheses=hypotheses,
             iterations=solver.iteration,
             interrupted=solver.interrupted,
-            seconds=time.perf_counter() - begin,
+            seconds=0.0,
         )
-        return self._kept(run, attempt)
 
 
 def _given_run(given: Solution) -> SolverRun:
@@ -417,9 +451,10 @@ def _refine_piece(
     runs = [first]
     watch.stage("refining")
     begin, longer = time.perf_counter(), 0.0
+    seen = with_lenses(matches, source.graph.images, first.solutions[0].cameras.lens_of_image)
     mine = None if known is None else known.of(source.graph.images)
     settings = _refine_options(options, first)
-    refinement = Refinement(matches, source.graph, settings, watch.stage, known=mine, seed=options.seed)
+    refinement = Refinement(seen, source.graph, settings, watch.stage, known=mine, seed=options.seed)
     choice = refinement.polish(first.solutions)
     while not choice.settled and not runs[-1].interrupted:
         start = time.perf_counter()
@@ -447,6 +482,13 @@ def _refine_piece(
         clusters=run.clusters,
     )
     return piece, runs[-1].interrupted
+
+
+def _plain(values: Any) -> Any:
+    """Settings as JSON can hold them."""
+    if isinstance(values, dict):
+        return {name: _plain(value) for name, value in values.items()}
+    return str(values) if isinstance(values, Path) else values
 
 
 def _refine_options(options: SolveOptions, run: SolverRun) -> RefineOptions:

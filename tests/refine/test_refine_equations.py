@@ -8,10 +8,12 @@ import numba
 import numpy as np
 import pytest
 
+from proba.geometry.camera import K1, MODELS, WIDTH
 from proba.refine import UncertaintyOptions
 from proba.refine.block_matrix import taken_from
-from proba.refine.bundle import K1, K2, Bundle
+from proba.refine.bundle import Bundle, project
 from proba.refine.gauge_free import gauge_directions
+from proba.refine.lens_derivatives import lenses_of
 from proba.refine.normal_equations import Equations, derivatives
 from proba.refine.triangulate import refine_points, triangulate
 from proba.refine.uncertainty import (
@@ -23,18 +25,19 @@ from proba.refine.uncertainty import (
 
 LOSS_PX = 2.0
 NOISE_PX = LOSS_PX / 2
-FOCAL_ONLY = np.array([[True, False, False, False, False, False]])
+FOCAL_ONLY = np.arange(WIDTH)[None] == 0
 
 
 def linearise(bundle: Bundle, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Residuals [U, 2], derivatives by camera [U, 2, 12] and by point [U, 2, 3], and weights [U]."""
+    """Residuals [U, 2], derivatives by camera [U, 2, 6 + WIDTH] and by point [U, 2, 3], and weights [U]."""
     residuals, by_camera, by_point, weights = [], [], [], []
     tracks, owner, one_focal = bundle.tracks, bundle.tracks.track_of_observation, bundle.one_focal
+    lenses = lenses_of(bundle)
     for k in np.flatnonzero(used):
-        camera, point = np.zeros((2, 12)), np.zeros((2, 3))
+        camera, point = np.zeros((2, 6 + WIDTH)), np.zeros((2, 3))
         c = bundle.camera_of_image[tracks.image[k]]
         right, down, weight = derivatives(
-            bundle.cam_from_world[tracks.image[k], :3], bundle.intrinsics[c], one_focal[c], bundle.xyz[owner[k]],
+            bundle.cam_from_world[tracks.image[k], :3], lenses[c], one_focal[c], bundle.xyz[owner[k]],
             tracks.xy[k], LOSS_PX**2, camera, point,
         )  # fmt: skip
         residuals.append((right, down))
@@ -58,7 +61,8 @@ def small(bundle: Bundle) -> Bundle:
         alive=placed.alive[np.isin(owner, some)],
         camera_of_image=np.arange(placed.n_images) % 2,
         camera_size=np.repeat(placed.camera_size, 2, axis=0),
-        intrinsics=np.add(np.repeat(placed.intrinsics, 2, axis=0), [[0, 0, 0, 0, -0.05, 0.02], [9, 9, 2, 1, 0.03, 0]]),
+        intrinsics=np.repeat(placed.intrinsics, 2, axis=0)
+        + np.pad([[0, 0, 0, 0, -0.05, 0.02], [9, 9, 2, 1, 0.03, 0]], [(0, 0), (0, WIDTH - 6)]),
         camera_model=["RADIAL", "RADIAL"],
         known_focal=np.full(2, np.nan),
     )
@@ -89,11 +93,29 @@ class Dense:
         return self.system[:d, :d], self.system[d:, :d], self.system[d:, d:]
 
 
-def test_derivatives_match_finite_differences(bundle: Bundle) -> None:
+def free_of(*columns: list[int]) -> np.ndarray:
+    """Which intrinsics are free, of the columns of each camera."""
+    return np.array([np.isin(np.arange(WIDTH), some) for some in columns])
+
+
+LENSES = {
+    "RADIAL": [-0.05, 0.02],
+    "OPENCV": [-0.05, 0.02, 0.003, -0.002],
+    "FULL_OPENCV": [0.1, 0.02, 0.003, -0.002, 0.01, 0.2, -0.02, 0.03],
+    "OPENCV_FISHEYE": [0.03, 0.02, 0, 0, -0.004, 0.001],
+    "THIN_PRISM_FISHEYE": [0.03, 0.02, 0.003, -0.002, -0.004, 0.001, 0.005, -0.003],
+}
+"""k1, k2, p1, p2, k3, k4, and k5, k6 or sx1, sy1."""
+
+
+@pytest.mark.parametrize("model", LENSES)
+def test_derivatives_match_finite_differences(bundle: Bundle, model: str) -> None:
     part = triangulate(bundle, 4.0)
     intrinsics = part.intrinsics.copy()
-    intrinsics[:, [K1, K2]] = -0.05, 0.02
-    part = replace(part, intrinsics=intrinsics, camera_model=["RADIAL"])
+    intrinsics[:, K1 : K1 + len(LENSES[model])] = LENSES[model]
+    part = replace(part, intrinsics=intrinsics, camera_model=[model])
+    pixels, _ = project(part)  # near enough to where the points were seen
+    part = replace(part, tracks=replace(part.tracks, xy=pixels + 0.3))
     kept = part.alive.copy()
     kept[200:] = False
     residual, by_camera, by_point, weight = linearise(part, kept)
@@ -112,7 +134,8 @@ def test_derivatives_match_finite_differences(bundle: Bundle) -> None:
         moved = linearise(replace(part, cam_from_world=turn @ part.cam_from_world), kept)[0]
         numeric = (moved - residual) / step
         assert np.allclose(numeric, by_camera[:, :, axis], rtol=1e-3, atol=1e-2), axis
-    for column, delta in ((0, 1e-4), (2, 1e-4), (3, 1e-4), (4, 1e-7), (5, 1e-7)):
+    free = [column for column in MODELS[model] if column != 1]
+    for column, delta in [(column, 1e-4 if column < K1 else 1e-7) for column in free]:
         changed = part.intrinsics.copy()
         changed[:, column] += delta
         if column == 0:
@@ -124,7 +147,7 @@ def test_derivatives_match_finite_differences(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("damping", [0.0, 0.1])
 def test_eliminating_the_points_changes_nothing(small: Bundle, damping: float) -> None:
-    free = np.array([[True, False, True, True, True, True], [True, False, False, False, True, False]])
+    free = free_of([0, 2, 3, 4, 5], [0, 4])
     equations, dense = Equations(small, small.alive, free, LOSS_PX, NOISE_PX), Dense(small, free, damping)
     group = np.arange(len(equations.points)) % 3
     reduced = equations.reduced(small, damping, group)
@@ -143,7 +166,7 @@ def test_eliminating_the_points_changes_nothing(small: Bundle, damping: float) -
 
 
 def test_points_inherit_the_deviations_of_their_cameras(small: Bundle) -> None:
-    free = np.array([[True, False, True, True, True, True], [True, False, False, False, True, False]])
+    free = free_of([0, 2, 3, 4, 5], [0, 4])
     dense, equations = Dense(small, free, 0.0), Equations(small, small.alive, free, LOSS_PX, NOISE_PX)
     root = 1e-3 * np.random.default_rng(0).standard_normal((dense.n_cameras, dense.n_cameras))
     cameras = CameraUncertainty(

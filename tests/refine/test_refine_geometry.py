@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from perturbed_world import perturbed_solution, relative_errors_deg
 
+from proba.geometry.camera import widened
 from proba.matches import Matches
 from proba.refine import RefineOptions, RescueOptions
 from proba.refine.adjust import Freedom, adjust
@@ -16,8 +17,9 @@ from proba.refine.bundle import (
     FY,
     Bundle,
     bundle_from_solution,
+    observed_depths,
     pixel_rays,
-    ray_pixels,
+    point_pixels,
     reprojection_errors,
     unit_px,
     unit_tracks,
@@ -28,7 +30,6 @@ from proba.refine.rescue import rescue
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import (
     believable,
-    observed_depths,
     points_from_depth_maps,
     reassess,
     refine_points,
@@ -41,12 +42,19 @@ OPTIONS = RefineOptions()
 TWICE = RefineOptions(rescue=RescueOptions(rounds=2))
 
 
-def test_undistortion_inverts_distortion() -> None:
+def test_undistortion_inverts_distortion(bundle: Bundle) -> None:
     rng = np.random.default_rng(0)
     ray = rng.uniform(-0.6, 0.6, (50, 2))
-    intrinsics = np.tile([800.0, 810.0, 512.0, 400.0, -0.1, 0.02], (50, 1))
-    pixels = ray_pixels(ray, intrinsics)
-    assert np.abs(pixel_rays(pixels, intrinsics) - ray).max() < 1e-6
+    camera, points = np.zeros(50, int), np.column_stack([ray, np.ones(50)])
+    lenses = (
+        ("RADIAL", [800.0, 512.0, 400.0, -0.1, 0.02]),
+        ("OPENCV", [800.0, 810.0, 512.0, 400.0, -0.1, 0.02, 0.002, -0.001]),
+        ("OPENCV_FISHEYE", [400.0, 410.0, 512.0, 400.0, -0.01, 0.02, 0.0, 0.001]),
+    )
+    for model, params in lenses:
+        seen = replace(bundle, intrinsics=widened(model, np.array(params))[None], camera_model=[model])
+        rays = pixel_rays(seen, camera, point_pixels(seen, camera, points))
+        assert np.abs(rays / rays[:, 2:] - points).max() < 1e-6
 
 
 def test_depth_maps_place_points_near_the_truth(bundle: Bundle) -> None:

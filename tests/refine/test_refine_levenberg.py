@@ -31,7 +31,7 @@ def rough(room, room_matches) -> Bundle:
     start = points_from_depth_maps(bundle_from_solution(room_matches, solution, tracks), solution.log_depth)
     settled = adjust(start, ADJUST.annealed, Freedom(), ADJUST)
     whole = np.flatnonzero(settled.alive_per_track() == tracks.length)
-    wrong = settled.intrinsics * [1.01, 1.01, 1.005, 1, 1, 1]
+    wrong = settled.intrinsics * [1.01, 1.01, 1.005, *[1] * 9]
     return replace(
         settled,
         tracks=tracks.take(whole),

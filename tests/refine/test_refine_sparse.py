@@ -100,7 +100,7 @@ def corridor() -> Bundle:
     return triangulate(bundle, 4.0)
 
 
-FREE = np.array([[True, False, False, False, True, False]])
+FREE = np.isin(np.arange(12), (0, 4))[None]
 
 
 def plan_of(bundle: Bundle) -> Plan | None:
@@ -157,7 +157,7 @@ def test_two_parts_without_common_points_have_huge_deviations_not_wrong_ones(cor
     mixed = np.zeros(corridor.tracks.n_tracks, bool)
     mixed[np.intersect1d(owner[part], owner[~part])] = True
     apart = replace(corridor, alive=corridor.alive & ~mixed[owner])
-    free = np.zeros((1, 6), bool)
+    free = np.zeros((1, 12), bool)
     whole = camera_uncertainty(corridor, free, LOSS_PX, NOISE_PX, UncertaintyOptions()).pose_std
     broken = camera_uncertainty(apart, free, LOSS_PX, NOISE_PX, UncertaintyOptions()).pose_std
     assert np.isfinite(broken).all()

@@ -44,6 +44,10 @@ SHORT = {
     "KnownPoseOptions.file": "poses",
     "KnownPoseOptions.use": "poses-as",
     "KnownPoseOptions.gps": "gps",
+    "CameraOptions.focal_px": "focal-px",
+    "CameraOptions.intrinsics": "intrinsics",
+    "CameraOptions.calibration": "calibration",
+    "CameraOptions.model": "camera-model",
     "SolverOptions.hypotheses": "hypotheses",
     "SolverOptions.device": "device",
 }

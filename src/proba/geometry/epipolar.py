@@ -29,6 +29,14 @@ def epipolar_lines(rays_i: np.ndarray, rays_j: np.ndarray, j_from_i: np.ndarray)
     return np.einsum("...ba,...b->...a", rotation, np.cross(rays_j, shift)), np.cross(shift, turned)
 
 
+def angular_sampson(rays_i: np.ndarray, rays_j: np.ndarray, j_from_i: np.ndarray) -> np.ndarray:
+    """The same as an angle [...] (radians) between directions [..., 3], which may lie beside or behind the cameras."""
+    rays_i, rays_j = (ray / np.linalg.norm(ray, axis=-1, keepdims=True) for ray in (rays_i, rays_j))
+    lines_i, lines_j = epipolar_lines(rays_i, rays_j, j_from_i)
+    square = (lines_i**2).sum(-1) + (lines_j**2).sum(-1)
+    return abs((rays_j * lines_j).sum(-1)) / (square + 1e-30) ** 0.5
+
+
 def in_front(rays_i: np.ndarray, rays_j: np.ndarray, j_from_i: np.ndarray) -> np.ndarray:
     """Whether homogeneous rays [..., 3] come nearest to each other in front of both cameras, for poses [..., 4, 4]."""
     turned, shift = np.einsum("...ab,...b->...a", j_from_i[..., :3, :3], rays_i), j_from_i[..., :3, 3]

@@ -168,6 +168,15 @@ def read_model(folder: Path) -> ColmapModel:
     return model
 
 
+def read_cameras(path: Path) -> dict[int, ColmapCamera]:
+    """The cameras of a cameras.txt or cameras.bin alone."""
+    pairs = _read_cameras(_Bytes(path)) if path.suffix == ".bin" else _parse_cameras(path)
+    cameras = _by_id(pairs, "cameras")
+    for camera in cameras.values():
+        camera.check()
+    return cameras
+
+
 def _by_id(pairs: list, what: str) -> dict:
     found = dict(sorted(pairs, key=lambda pair: pair[0]))
     if len(found) < len(pairs):

@@ -107,7 +107,7 @@ def write_images(file: h5py.File, images: list[ImageInfo]) -> None:
     group.attrs["pixel_convention"] = "center0: integer coordinates at pixel centres, as hloc"
     if "images" in group:
         del group["images"]
-    group["images"] = json.dumps([vars(image) for image in images])
+    group["images"] = json.dumps([image.stored for image in images])
 
 
 def write_graph(file: h5py.File, matcher: str, counts: Mapping[tuple[int, int], int]) -> None:
@@ -129,7 +129,7 @@ def read_images(file: h5py.File, allowance: Allowance) -> list[ImageInfo] | None
     if META_GROUP not in file:
         return None
     entries = parse_json(read_text(file[META_GROUP]["images"], allowance))
-    names = {field.name for field in fields(ImageInfo)}
+    names = {field.name for field in fields(ImageInfo)} - {"lens"}
     images = [checked_image(**{key: value for key, value in entry.items() if key in names}) for entry in entries]
     check_distinct(images)
     return images

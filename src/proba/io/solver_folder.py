@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from proba.cameras import CameraSetup
+from proba.cameras import AUTO, CameraSetup
 from proba.errors import InputError
 from proba.graph import ViewGraph
 from proba.io.atomic import atomic_write_text
 from proba.io.npz import read_npz, write_npz
 from proba.io.reading import parse_json, read_json, reading
-from proba.matches import Matches
+from proba.matches import KnownLens, Matches
 from proba.solution import ClusterReport, Hypothesis, Solution, SolverRun
 
 SOLVER_FOLDER = "solver"
@@ -66,6 +66,8 @@ class SolverFolder:
             "key": self.key,
             "root": int(graph.root),
             "focal_sigma": first.cameras.focal_sigma,
+            "model": first.cameras.model,
+            "lenses": [[lens and asdict(lens) for lens in world.cameras.lenses] for world in run.solutions],
             "iterations": run.iterations,
             "interrupted": run.interrupted,
             "seconds": run.seconds,
@@ -112,7 +114,7 @@ def open_solver_folder(result: Path) -> SolverFolder:
 
 def hash_of(matches: Matches) -> str:
     """Tells matches of one set from those of another."""
-    digest = hashlib.sha256(json.dumps([asdict(info) for info in matches.images]).encode())
+    digest = hashlib.sha256(json.dumps([info.stored for info in matches.images]).encode())
     for (i, j), pair in sorted(matches.pairs.items()):
         digest.update(np.array([i, j], np.int64).tobytes())
         for values in pair:
@@ -122,17 +124,24 @@ def hash_of(matches: Matches) -> str:
     return digest.hexdigest()
 
 
+def _lens(values: dict) -> KnownLens:
+    tuples = {name: tuple(values[name]) for name in ("params", "sigma")}
+    return KnownLens(model=values["model"], assumed=values["assumed"], **tuples)
+
+
 def _run(header: dict, arrays: dict[str, np.ndarray]) -> SolverRun:
     graph = ViewGraph(root=header["root"], **{name: arrays[f"graph_{name}"] for name in _GRAPH})
-    known = {name: arrays[f"cameras_{name}"] for name in _CAMERAS}
-    cameras = CameraSetup(focal_sigma=header["focal_sigma"], **known)
+    known: dict[str, Any] = {name: arrays[f"cameras_{name}"] for name in _CAMERAS}
+    cameras = CameraSetup(focal_sigma=header["focal_sigma"], model=header.get("model", AUTO), **known)
+    told = header.get("lenses") or [[] for _ in header["solutions"]]
+    lenses = [tuple(None if lens is None else _lens(lens) for lens in of_world) for of_world in told]
     solutions = [
         Solution(
             graph=graph,
             name=world["name"],
             loss=world["loss"],
             epipolar_share=world["epipolar_share"],
-            cameras=cameras,
+            cameras=replace(cameras, lenses=lenses[k]),
             given=None if world.get("given") is None else np.array(world["given"], bool),
             **{name: arrays[name][k] for name in _ARRAYS},
         )

@@ -7,10 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from proba.refine.bundle import CX, CY, FX, FY, K1, K2, MODEL_PARAMETERS, Bundle, reprojection_errors
+from proba.geometry.camera import CX, CY, FX, FY, K1, MODELS, WIDTH
+from proba.refine.bundle import Bundle, reprojection_errors
 from proba.refine.levenberg import minimise
 from proba.refine.options import AdjustOptions, Round
 from proba.refine.triangulate import reassess
+
+MOST_FREE = 8
+"""Intrinsics of a camera that may be free at a time: a row of the compiled equations has room for as many. The last
+ones of FULL_OPENCV and THIN_PRISM_FISHEYE stay as they are."""
 
 
 def noise_px(bundle: Bundle) -> float:
@@ -49,17 +54,22 @@ class Freedom:
     distortion: bool = False
 
     def columns(self, bundle: Bundle, rich: np.ndarray | None = None) -> np.ndarray:
-        """Which intrinsics [C, 6] bool of which camera that concerns: those of its model, and of cameras that are not
-        `rich` [C] bool the focal length alone."""
-        allowed = np.zeros(6, bool)
-        allowed[[FX, FY]], allowed[[CX, CY]], allowed[[K1, K2]] = self.focal, self.principal_point, self.distortion
+        """Which intrinsics [C, WIDTH] bool of which camera that concerns: those of its model, and of cameras that are
+        not `rich` [C] bool the focal length alone. Of calibrated cameras those that are not held."""
+        allowed = np.zeros(WIDTH, bool)
+        allowed[[FX, FY]], allowed[[CX, CY]], allowed[K1:] = self.focal, self.principal_point, self.distortion
         free = np.zeros(bundle.intrinsics.shape, bool)
         for camera, model in enumerate(bundle.camera_model):
-            columns = list(MODEL_PARAMETERS[model])
+            columns = list(MODELS[model])
             free[camera, columns] = allowed[columns]
+        free[bundle.square, FY] = False
         free[bundle.held, FX] = free[bundle.held, FY] = False
         if rich is not None:
             free[~rich, CX:] = False
+        if bundle.calibration_sigma is not None and self.focal:
+            told = bundle.calibrated
+            free[told] = bundle.calibration_sigma[told] > 0
+        free[(free.cumsum(axis=1) > MOST_FREE)] = False
         return free
 
 
@@ -77,7 +87,7 @@ def adjust(
     Only `images` [N] bool take part. Cameras that are not `rich` [C] bool change their focal lengths alone.
     """
     taking_part = np.ones(bundle.n_images, bool) if images is None else images  # [N]
-    free = freedom.columns(bundle, rich)  # [C, 6]
+    free = freedom.columns(bundle, rich)  # [C, WIDTH]
     for step in rounds:
         bundle = _solve(bundle, step, free, taking_part, options)
         bundle = reassess(bundle, step.keep_px, step.min_angle_deg, images)

@@ -8,8 +8,9 @@ import poselib
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from proba.geometry.epipolar import epipolar_lines, in_front, sampson
-from proba.refine.bundle import FX, Bundle, pixel_rays
+from proba.geometry.camera import FX
+from proba.geometry.epipolar import angular_sampson, epipolar_lines, in_front, sampson
+from proba.refine.bundle import Bundle, pixel_rays
 from proba.refine.options import AgreementOptions
 from proba.threads import in_parallel
 
@@ -21,19 +22,34 @@ PairPoints = dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 
 
 class PairAgreement:
-    """Matches of all pairs, thinned, with the share that a fundamental matrix explains."""
+    """Matches of all pairs, thinned, with the share that a fundamental matrix explains.
 
-    def __init__(self, points: PairPoints, options: AgreementOptions | None = None, seed: int = 0):
+    `flat` are the places where pinhole cameras would see the matches of pairs with other lenses, NaN where they do not:
+    a fundamental matrix knows no distortion.
+    """
+
+    def __init__(
+        self,
+        points: PairPoints,
+        options: AgreementOptions | None = None,
+        seed: int = 0,
+        flat: PairPoints | None = None,
+    ):
         self.options = options = options or AgreementOptions()
         rng = np.random.default_rng(seed)
         self.pairs = np.array(list(points), np.int64).reshape(-1, 2)  # [E, 2]
         self._points: PairPoints = {}
+        plain: PairPoints = {}
         for pair, (x, y) in points.items():
             take = rng.permutation(len(x))[: options.samples]
-            self._points[pair] = x[take], y[take]
+            self._points[pair] = plain[pair] = x[take], y[take]
+            if flat and pair in flat:
+                seen = flat[pair][0][take], flat[pair][1][take]
+                shown = np.isfinite(np.concatenate(seen, axis=1)).all(axis=1)
+                plain[pair] = seen[0][shown], seen[1][shown]
         some = list(self._points.values())
         # Share [E] of the matches of each pair that a fundamental matrix of its own explains.
-        self.potential = np.array(in_parallel(lambda both: _explained_by_pair(*both, options), some))
+        self.potential = np.array(in_parallel(lambda both: _explained_by_pair(*both, options), list(plain.values())))
         # Matches beyond a few hundred say nothing new about a pair.
         self.count = np.array([len(x) for x, _ in some], float)  # [E]
         self._x, self._y = (np.concatenate([np.zeros((0, 2)), *(xy[k] for xy in some)]) for k in (0, 1))  # [M, 2]
@@ -56,10 +72,11 @@ class PairAgreement:
         """Share [E] of each pair's matches that agree with the poses of a world, in front of both cameras."""
         i, j = self.pairs.T  # [E] each
         j_from_i = bundle.cam_from_world[j] @ np.linalg.inv(bundle.cam_from_world[i])  # [E, 4, 4]
-        k_i, k_j = (bundle.intrinsics[bundle.camera_of_image[k]][self._owner] for k in (i, j))  # [M, 6]
-        focal = np.sqrt(k_i[:, FX] * k_j[:, FX])  # [M]
-        rays = pixel_rays(self._x, k_i), pixel_rays(self._y, k_j)  # [M, 2] each
-        agrees = epipolar_agreement(*rays, j_from_i[self._owner], self.options.support_px / focal)  # [M]
+        camera_i, camera_j = (bundle.camera_of_image[k][self._owner] for k in (i, j))  # [M]
+        focal = np.sqrt(bundle.intrinsics[camera_i, FX] * bundle.intrinsics[camera_j, FX])  # [M]
+        rays = pixel_rays(bundle, camera_i, self._x), pixel_rays(bundle, camera_j, self._y)  # [M, 3] each
+        wide = bundle.fisheye[camera_i] | bundle.fisheye[camera_j]  # [M]
+        agrees = epipolar_agreement(*rays, j_from_i[self._owner], self.options.support_px / focal, wide)  # [M]
         return np.bincount(self._owner, agrees, len(self.pairs)) / np.maximum(self.count, 1)
 
     def share(self, bundle: Bundle) -> float:
@@ -146,9 +163,13 @@ def _explained_by_pair(x: np.ndarray, y: np.ndarray, options: AgreementOptions) 
 
 
 def epipolar_agreement(
-    ray_i: np.ndarray, ray_j: np.ndarray, j_from_i: np.ndarray, max_distance: np.ndarray
+    ray_i: np.ndarray, ray_j: np.ndarray, j_from_i: np.ndarray, max_distance: np.ndarray, wide: np.ndarray
 ) -> np.ndarray:
-    """Whether rays x/z, y/z [M, 2] nearly meet (Sampson distance) in front of both cameras, for poses [M, 4, 4]."""
-    ray_i, ray_j = (np.concatenate([ray, np.ones((len(ray), 1))], axis=1) for ray in (ray_i, ray_j))  # [M, 3]
+    """Whether rays [M, 3] nearly meet in front of both cameras, for poses [M, 4, 4].
+
+    By their Sampson distance on the plane z = 1, or for `wide` ones [M] bool as an angle.
+    """
     distance = sampson(ray_j, *epipolar_lines(ray_i, ray_j, j_from_i))
+    if wide.any():
+        distance[wide] = angular_sampson(ray_i[wide], ray_j[wide], j_from_i[wide])
     return (distance < max_distance) & in_front(ray_i, ray_j, j_from_i)

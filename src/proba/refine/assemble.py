@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from proba.dense import fit_maps, sample_maps
+from proba.geometry.camera import CX, CY, FX, FY, MODELS
 from proba.matches import Matches
 from proba.reconstruction import Camera, Edge, Points, Reconstruction
 from proba.refine.agreement import PairAgreement
-from proba.refine.bundle import CX, CY, FX, FY, MODEL_PARAMETERS, Bundle, per_track_sum, reprojection_errors
+from proba.refine.bundle import Bundle, observed_depths, per_track_sum, reprojection_errors
 from proba.refine.final import Cloud
 from proba.refine.notes import all_notes
 from proba.refine.state import State
 from proba.refine.tracks import Tracks
-from proba.refine.triangulate import observed_depths
 from proba.refine.uncertainty import CameraUncertainty
 from proba.solution import Solution
 
@@ -79,7 +79,7 @@ def _camera(
         model=model,
         width=info.width,
         height=info.height,
-        params=values[list(MODEL_PARAMETERS[model])],
+        params=values[list(MODELS[model])],
         focal_std_px=float(uncertainty.intrinsics_std[camera, FX] * unit[first]),
     )
 

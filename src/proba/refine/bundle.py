@@ -7,20 +7,31 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from proba.geometry.camera import UNIT_SIDE_PX, WIDTH, pixels_of_plane, undistorted_of_many
+from proba.geometry.camera import (
+    CX,
+    CY,
+    FX,
+    FY,
+    K1,
+    K2,
+    MODELS,
+    P1,
+    UNIT_SIDE_PX,
+    WIDTH,
+    directions,
+    has_one_focal,
+    is_fisheye,
+    pixels_of_plane,
+    plane_of_points,
+    undistorted,
+    undistorted_of_many,
+    widened,
+)
 from proba.graph import ViewGraph
-from proba.matches import Matches
+from proba.matches import KnownLens, Matches
 from proba.refine.tracks import Tracks
 from proba.solution import Solution
 
-FX, FY, CX, CY, K1, K2 = range(6)
-MODEL_PARAMETERS = {
-    "SIMPLE_PINHOLE": (FX, CX, CY),
-    "PINHOLE": (FX, FY, CX, CY),
-    "SIMPLE_RADIAL": (FX, CX, CY, K1),
-    "RADIAL": (FX, CX, CY, K1, K2),
-}
-"""Order of the parameters in COLMAP's models, as columns of `Bundle.intrinsics`."""
 _UNDISTORT_ITERATIONS = 12
 
 
@@ -50,13 +61,15 @@ class Bundle:
     cam_from_world: np.ndarray  # [N, 4, 4] float64
     camera_of_image: np.ndarray  # [N] int
     camera_size: np.ndarray  # [C, 2] float64, width and height
-    intrinsics: np.ndarray  # [C, 6] float64: fx, fy, cx, cy, k1, k2
+    intrinsics: np.ndarray  # [C, WIDTH] float64, columns of `proba.geometry.camera`: fx, fy, cx, cy, k1, k2, ...
     camera_model: list[str]
     """COLMAP's model name of each camera; the parameters a model lacks stay at the centre, or zero."""
-    prior: np.ndarray  # [C, 6] float64, precisions 1/sigma^2 of a prior at `expected`, zero for none
+    prior: np.ndarray  # [C, WIDTH] float64, precisions 1/sigma^2 of a prior at `expected`, zero for none
     known_focal: np.ndarray  # [C] float64, known beforehand; NaN: not known
-    focal_sigma: float
-    """Standard deviation of the known focal lengths, as a share of them; 0: they are held."""
+    focal_sigma: float | np.ndarray
+    """Standard deviation of the known focal lengths, as a share of them; 0: they are held. Of all, or of each [C]."""
+    calibration: np.ndarray | None = None  # [C, WIDTH] float64, told beforehand; NaN in cameras without; None: in all
+    calibration_sigma: np.ndarray | None = None  # [C, WIDTH], its standard deviations; 0: held, infinite: a start alone
     xyz: np.ndarray  # [T, 3] float64
     alive: np.ndarray  # [K] bool, observations that agree with the rest
     pose_prior: PosePrior | None = None
@@ -95,17 +108,39 @@ class Bundle:
         return np.where(self.known & ~self.held, self.focal_sigma * self.known_focal, np.inf)
 
     @property
-    def expected(self) -> np.ndarray:  # [C, 6]
-        """The intrinsics with known focal lengths, the principal point in the centre and without distortion."""
+    def calibrated(self) -> np.ndarray:  # [C] bool
+        """Cameras whose whole lens was told beforehand: its model stays, and what was said of each parameter counts."""
+        if self.calibration is None:
+            return np.zeros(self.n_cameras, bool)
+        return np.isfinite(self.calibration[:, FX])
+
+    @property
+    def expected(self) -> np.ndarray:  # [C, WIDTH]
+        """The intrinsics with known focal lengths, the principal point in the centre and without distortion; those of
+        calibrated cameras as they were told."""
         intrinsics = np.zeros_like(self.intrinsics)
         intrinsics[:, [FX, FY]], intrinsics[:, [CX, CY]] = self.intrinsics[:, [FX, FY]], self.camera_size / 2
         intrinsics[self.known, FX] = intrinsics[self.known, FY] = self.known_focal[self.known]
+        if self.calibration is not None:
+            intrinsics[self.calibrated] = self.calibration[self.calibrated]
         return intrinsics
 
     @property
     def one_focal(self) -> np.ndarray:  # [C] bool
         """Cameras with square pixels, whose two focal lengths are one parameter."""
-        return np.array([FY not in MODEL_PARAMETERS[model] for model in self.camera_model])
+        one = np.array([has_one_focal(model) for model in self.camera_model])
+        return one | self.square
+
+    @property
+    def square(self) -> np.ndarray:  # [C] bool
+        """Cameras whose model has two focal lengths that are held equal: nothing says that pixels are oblong."""
+        two = [model not in ("PINHOLE", "FISHEYE") and not has_one_focal(model) for model in self.camera_model]
+        return np.array(two) & ~self.calibrated
+
+    @property
+    def fisheye(self) -> np.ndarray:  # [C] bool
+        """Cameras that see beside themselves; depth is the distance from them."""
+        return np.array([is_fisheye(model) for model in self.camera_model], bool)
 
     @property
     def share(self) -> float:
@@ -160,7 +195,7 @@ def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -
     count = np.bincount(camera_of_image, minlength=n_cameras)[:, None]  # [C, 1]
     log_focal = np.zeros((n_cameras, 2))
     np.add.at(log_focal, camera_of_image, np.log(focal))
-    intrinsics = np.zeros((n_cameras, 6))
+    intrinsics = np.zeros((n_cameras, WIDTH))
     intrinsics[:, [FX, FY]] = np.exp(log_focal / count)
     intrinsics[:, [CX, CY]] = size[first] / 2
     ratio = intrinsics[:, FX] / intrinsics[:, FY]
@@ -179,24 +214,63 @@ def bundle_from_solution(matches: Matches, solution: Solution, tracks: Tracks) -
         alive=np.zeros(tracks.n_observations, bool),
     )
     intrinsics[bundle.held, FX] = intrinsics[bundle.held, FY] = bundle.known_focal[bundle.held]
+    bundle = _with_lenses(bundle, cameras.lenses, unit[first])
     return with_focal_prior(bundle, np.ones(n_cameras))
+
+
+def _with_lenses(bundle: Bundle, lenses: tuple[KnownLens | None, ...], unit: np.ndarray) -> Bundle:
+    """The bundle with the lenses that were told of its cameras, if any were; `unit` [C]."""
+    if not any(lenses):
+        return bundle
+    intrinsics, model, known_focal = bundle.intrinsics.copy(), list(bundle.camera_model), bundle.known_focal.copy()
+    calibration = np.full(intrinsics.shape, np.nan)
+    sigma, prior = np.full(intrinsics.shape, np.nan), bundle.prior.copy()
+    focal_sigma = np.broadcast_to(bundle.focal_sigma, known_focal.shape).astype(np.float64)
+    for c, lens in enumerate(lenses):
+        if lens is None:
+            continue
+        pixels = np.where(np.arange(WIDTH) <= CY, unit[c], 1.0)  # these are in pixels, distortion has no unit
+        told, model[c] = widened(lens.model, np.array(lens.params)) / pixels, lens.model
+        intrinsics[c] = told
+        if lens.assumed:
+            continue
+        calibration[c] = told
+        sigma[c, list(MODELS[lens.model])] = np.asarray(lens.sigma) / pixels[list(MODELS[lens.model])]
+        sigma[c] = np.nan_to_num(sigma[c], nan=0.0, posinf=np.inf)
+        weighs = np.isfinite(sigma[c]) & (sigma[c] > 0)
+        prior[c, weighs] = 1 / sigma[c, weighs] ** 2
+        known_focal[c] = told[FX] if np.isfinite(sigma[c, FX]) else np.nan
+        focal_sigma[c] = sigma[c, FX] / told[FX] if np.isfinite(sigma[c, FX]) else bundle.focal_sigma
+    return replace(
+        bundle,
+        intrinsics=intrinsics,
+        camera_model=model,
+        prior=prior,
+        known_focal=known_focal,
+        focal_sigma=focal_sigma,
+        calibration=calibration,
+        calibration_sigma=sigma,
+    )
 
 
 def with_focal_prior(bundle: Bundle, strength: np.ndarray) -> Bundle:
     """The bundle with priors of the focal lengths that are known but not held, each `strength` [C] times as strong."""
-    prior = bundle.prior.copy()
-    prior[:, [FX, FY]] = (strength / bundle.focal_prior_sigma**2)[:, None]
+    prior, plain = bundle.prior.copy(), ~bundle.calibrated
+    prior[np.ix_(plain, np.array([FX, FY]))] = (strength / bundle.focal_prior_sigma**2)[plain, None]
     return replace(bundle, prior=prior)
 
 
 def project(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:
     """Projections [K, 2] in unit pixels and depths [K] of every observation's point."""
-    point_cam = points_in_cameras(bundle)  # [K, 3]
-    depth = point_cam[:, 2]
-    safe = np.where(np.abs(depth) > 1e-12, depth, 1e-12)  # [K]
-    ray = point_cam[:, :2] / safe[:, None]  # [K, 2]
-    k = bundle.intrinsics[bundle.camera_of_image[bundle.tracks.image]]  # [K, 6]
-    return ray_pixels(ray, k), depth
+    point_cam, camera = points_in_cameras(bundle), bundle.camera_of_image[bundle.tracks.image]  # [K, 3], [K]
+    return point_pixels(bundle, camera, point_cam), depths_in_cameras(bundle, camera, point_cam)
+
+
+def depths_in_cameras(bundle: Bundle, camera: np.ndarray, point_cam: np.ndarray) -> np.ndarray:
+    """Depths [K] of points [K, 3] in the frames of cameras [K]: z, or the distance from a fisheye."""
+    if not bundle.fisheye.any():
+        return point_cam[:, 2]
+    return np.where(bundle.fisheye[camera], np.linalg.norm(point_cam, axis=1), point_cam[:, 2])
 
 
 def points_in_cameras(bundle: Bundle) -> np.ndarray:
@@ -206,6 +280,11 @@ def points_in_cameras(bundle: Bundle) -> np.ndarray:
     return np.einsum("kij,kj->ki", cam_from_world[:, :3, :3], xyz) + cam_from_world[:, :3, 3]
 
 
+def observed_depths(bundle: Bundle) -> np.ndarray:
+    """Depth [K] of each observation's point in its camera."""
+    return depths_in_cameras(bundle, bundle.camera_of_image[bundle.tracks.image], points_in_cameras(bundle))
+
+
 def reprojection_errors(bundle: Bundle) -> np.ndarray:
     """Error [K] of each observation in unit pixels; infinite behind the camera."""
     projected, depth = project(bundle)
@@ -213,23 +292,37 @@ def reprojection_errors(bundle: Bundle) -> np.ndarray:
     return np.where(depth > 1e-9, error, np.inf)
 
 
-def ray_pixels(ray: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
-    """Unit pixels [K, 2] of undistorted rays x/z, y/z [K, 2] with `intrinsics` [K, 6]."""
-    return pixels_of_plane(ray, _columns(intrinsics), False)
+def point_pixels(bundle: Bundle, camera: np.ndarray, point_cam: np.ndarray) -> np.ndarray:
+    """Unit pixels [K, 2] of points [K, 3] in the frames of cameras [K]; also of those behind a perspective one."""
+    z = point_cam[:, 2:]  # [K, 1]
+    plane = point_cam[:, :2] / np.where(np.abs(z) > 1e-12, z, 1e-12)  # [K, 2]
+    intrinsics, fisheye = bundle.intrinsics[camera], bundle.fisheye[camera]  # [K, WIDTH], [K]
+    pixels = pixels_of_plane(plane, intrinsics, False)
+    if fisheye.any():
+        around = np.nan_to_num(plane_of_points(point_cam[fisheye], True), nan=np.pi)
+        pixels[fisheye] = pixels_of_plane(around, intrinsics[fisheye], True)
+    return pixels
 
 
-def pixel_rays(xy: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
-    """Undistorted rays x/z, y/z [K, 2] of unit pixels [K, 2] with `intrinsics` [K, 6]."""
-    distorted = (xy - intrinsics[:, [CX, CY]]) / intrinsics[:, [FX, FY]]  # [K, 2]
-    if not intrinsics[:, [K1, K2]].any():
-        return distorted
-    return undistorted_of_many(distorted, _columns(intrinsics), iterations=_UNDISTORT_ITERATIONS)
+def pixel_rays(bundle: Bundle, camera: np.ndarray, xy: np.ndarray) -> np.ndarray:
+    """Rays [K, 3] of unit pixels [K, 2] of cameras [K], distortion undone: depth times a ray is a point.
 
-
-def _columns(intrinsics: np.ndarray) -> np.ndarray:  # [K, WIDTH]
-    return np.pad(intrinsics, [(0, 0), (0, WIDTH - intrinsics.shape[1])])
+    They are homogeneous, (x/z, y/z, 1), and unit directions of a fisheye.
+    """
+    intrinsics = bundle.intrinsics[camera]  # [K, WIDTH]
+    plane = (xy - intrinsics[:, [CX, CY]]) / intrinsics[:, [FX, FY]]  # [K, 2]
+    rich = (bundle.intrinsics[:, P1:].any(axis=1) | bundle.fisheye)[camera]  # [K]
+    if intrinsics[~rich][:, [K1, K2]].any():
+        plane[~rich] = undistorted_of_many(plane[~rich], intrinsics[~rich], iterations=_UNDISTORT_ITERATIONS)
+    rays = np.concatenate([plane, np.ones((len(plane), 1))], axis=1)  # [K, 3]
+    for c in np.unique(camera[rich]).tolist():
+        mine = camera == c
+        fisheye = bool(bundle.fisheye[c])
+        plane = undistorted(rays[mine, :2], bundle.intrinsics[c], fisheye)
+        rays[mine] = directions(plane, True) if fisheye else np.concatenate([plane, np.ones((len(plane), 1))], axis=1)
+    return rays
 
 
 def observation_rays(bundle: Bundle) -> np.ndarray:
-    """Undistorted rays [K, 2] of all observations."""
-    return pixel_rays(bundle.tracks.xy, bundle.intrinsics[bundle.camera_of_image[bundle.tracks.image]])
+    """Rays [K, 3] of all observations."""
+    return pixel_rays(bundle, bundle.camera_of_image[bundle.tracks.image], bundle.tracks.xy)

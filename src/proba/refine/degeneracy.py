@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from proba.geometry.camera import FX
 from proba.reconstruction import Note
-from proba.refine.bundle import FX, Bundle
+from proba.refine.bundle import Bundle
 from proba.refine.options import NoteOptions
 from proba.refine.uncertainty import CameraUncertainty
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import stdtr
 
-from proba.refine.bundle import CX, CY, K1, K2, Bundle, reprojection_errors
+from proba.geometry.camera import CX, CY, distorted
+from proba.refine.bundle import Bundle, reprojection_errors
 from proba.refine.options import CameraModelOptions
 
 
@@ -47,12 +48,34 @@ def real_cameras(bundle: Bundle, options: CameraModelOptions) -> bool:
     side = bundle.camera_size.max(axis=1)  # [C]
     centre = bundle.camera_size / 2  # [C, 2]
     shift = np.linalg.norm(bundle.intrinsics[:, [CX, CY]] - centre, axis=1)  # [C]
-    radius2 = corner2(bundle)  # [C]
-    k1, k2 = bundle.intrinsics[:, K1], bundle.intrinsics[:, K2]
-    edge = np.abs(radius2 * (k1 + radius2 * k2))
-    slope = 1 + radius2 * (3 * k1 + 5 * radius2 * k2)
+    radius = np.sqrt(_outer2(bundle))  # [C]
+    lenses = list(zip(radius, bundle.intrinsics, bundle.fisheye, strict=True))
+    edge, slope = np.array([_at_radius(*lens) for lens in lenses]).T  # [C] each
     near, mild = (shift < options.max_shift * side).all(), (edge < options.max_edge_distortion).all()
     return bool(near and mild and (slope > options.min_edge_slope).all())
+
+
+def _at_radius(radius: float, k: np.ndarray, fisheye: bool) -> tuple[float, float]:
+    """Relative displacement at a radius on the plane of the lens, at most over the directions, and the least slope."""
+    turn = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)  # [8, 2]
+    step = 1e-3 * radius
+    at, before = (distorted(circle * r, k, bool(fisheye)) for r in (radius, radius - step))
+    edge = np.linalg.norm(at - circle * radius, axis=1) / radius
+    slope = ((at - before) * circle).sum(axis=1) / step
+    return float(edge.max()), float(slope.min())
+
+
+def _outer2(bundle: Bundle) -> np.ndarray:  # [C]
+    """Squared radius up to which a lens must be real: the image corner; of a fisheye, whose corners may be dark, as far
+    as it sees anything."""
+    square = corner2(bundle)
+    for c in np.flatnonzero(bundle.fisheye):
+        mine = bundle.alive & (bundle.camera_of_image[bundle.tracks.image] == c)
+        if mine.any():
+            place = (bundle.tracks.xy[mine] - bundle.intrinsics[c, [CX, CY]]) / bundle.intrinsics[c, :2]
+            square[c] = min(square[c], float(np.quantile((place**2).sum(axis=1), 0.99)))
+    return square
 
 
 def corner2(bundle: Bundle) -> np.ndarray:  # [C]

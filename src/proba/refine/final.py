@@ -8,7 +8,7 @@ import numpy as np
 
 from proba.errors import GeometryError
 from proba.refine.adjust import adjust, assumed_noise_px, noise_round
-from proba.refine.bundle import Bundle, unit_tracks
+from proba.refine.bundle import Bundle, observed_depths, unit_tracks
 from proba.refine.camera_model import rich_cameras
 from proba.refine.known_world import to_known_frame
 from proba.refine.levenberg import minimise
@@ -16,7 +16,7 @@ from proba.refine.normal_equations import Equations
 from proba.refine.options import AdjustOptions, Round
 from proba.refine.state import Observations, State
 from proba.refine.tracks import Tracks
-from proba.refine.triangulate import believable, observed_depths, reassess, refine_points, triangulate
+from proba.refine.triangulate import believable, reassess, refine_points, triangulate
 from proba.refine.uncertainty import CameraUncertainty, camera_uncertainty, point_std
 
 
@@ -27,7 +27,7 @@ class Cloud:
     bundle: Bundle
     tracks: Tracks
     """The same tracks in original pixels."""
-    free: np.ndarray  # [C, 6] bool, intrinsics that were estimated
+    free: np.ndarray  # [C, WIDTH] bool, intrinsics that were estimated
     last: Round
     """What the last adjustment was made with."""
 
@@ -76,7 +76,7 @@ def place_points(state: State) -> Cloud:
     last = noise_round(state.bundle, options.adjust)
     tracks = observations.some_tracks(options.tracks.points)
     bundle = all_points(state.bundle, unit_tracks(tracks, observations.unit_px), last, state.placed)
-    free = state.freedom.columns(bundle, rich_cameras(bundle, options.camera_model))  # [C, 6]
+    free = state.freedom.columns(bundle, rich_cameras(bundle, options.camera_model))  # [C, WIDTH]
     bundle = _settled(bundle, free, last, state.placed, options.adjust)
     return Cloud(bundle=to_result_frame(bundle, observations), tracks=tracks, free=free, last=last)
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import poselib
 
-from proba.geometry.camera import UNIT_SIDE_PX, focal_from_fov
+from proba.geometry.camera import FX, FY, UNIT_SIDE_PX, focal_from_fov
 from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import PairAgreement, explained
-from proba.refine.bundle import FX, FY, Bundle
+from proba.refine.bundle import Bundle
 from proba.refine.options import PlacementOptions, RefineOptions
-from proba.refine.placement import pair_ransac, pinhole_view, pose_matrix
+from proba.refine.placement import flat_enough, pair_ransac, pinhole_view, pose_matrix
 from proba.refine.rescue import rebuild, rescue
 from proba.refine.separate import separate_cameras
 from proba.refine.state import State, WorldReport
@@ -56,7 +56,7 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
     points of others can leave its wrong matches aside. Ends when a share of `good` is explained.
     """
     best, best_share = bundle, -1.0
-    starts = [_with_fov(bundle, fov) for fov in options.placement.fov_deg] if not bundle.known.all() else [bundle]
+    starts = [_with_fov(bundle, fov) for fov in options.placement.fov_deg] if _open(bundle) else [bundle]
     for start in starts:
         seeded, core = _strongest_pair(start, pairs, options.adjust.settle[0].keep_px, options.placement)
         # Two or three images say little about the focal length.
@@ -71,11 +71,17 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
     return best
 
 
+def _open(bundle: Bundle) -> bool:
+    """Whether a field of view is a guess; that of a fisheye was one of the solver's worlds."""
+    return not (bundle.known | bundle.calibrated | bundle.fisheye).all()
+
+
 def _with_fov(bundle: Bundle, fov_deg: float) -> Bundle:
     """The bundle with one field of view along the longest side of all cameras whose focal length is not known."""
     intrinsics = bundle.intrinsics.copy()
     focal = np.where(bundle.known, bundle.known_focal, focal_from_fov(fov_deg, UNIT_SIDE_PX))  # [C]
-    intrinsics[:, [FX, FY]] = focal[:, None]
+    plain = ~(bundle.calibrated | bundle.fisheye)
+    intrinsics[np.ix_(plain, [FX, FY])] = focal[plain, None]
     return replace(bundle, intrinsics=intrinsics)
 
 
@@ -86,6 +92,8 @@ def _strongest_pair(
     i, j = (int(k) for k in pairs.pairs[pairs.weight.argmax()])
     points = pairs.between(i, j)
     assert points is not None
+    flat = flat_enough(bundle, i, points[0]) & flat_enough(bundle, j, points[1])  # [M]
+    points = points[0][flat], points[1][flat]
     (xy_i, camera_i), (xy_j, camera_j) = (
         pinhole_view(bundle, image, xy) for image, xy in zip((i, j), points, strict=True)
     )

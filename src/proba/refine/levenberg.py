@@ -32,7 +32,7 @@ def minimise(
 ) -> Bundle:
     """Cameras and points at a minimum of the Cauchy cost of the observations `used` [K] bool.
 
-    Images without such observations stay. `free` [C, 6] bool are the intrinsics that may change. `noise_px`
+    Images without such observations stay. `free` [C, WIDTH] bool are the intrinsics that may change. `noise_px`
     weighs the priors. Ends when a step lowers the cost by less than the share `tolerance`.
     """
     equations = Equations(bundle, used, free, loss_px, noise_px)
@@ -89,14 +89,14 @@ def _step(equations: Equations, bundle: Bundle, damping: float) -> _Step:
 
 
 def _move_cameras(bundle: Bundle, columns: np.ndarray, step: np.ndarray) -> Bundle:
-    """The bundle with its cameras moved by `step` [D]; `columns` [C, 6] are those of the intrinsics in it."""
+    """The bundle with its cameras moved by `step` [D]; `columns` [C, WIDTH] are those of the intrinsics in it."""
     pose = step[: N_POSE * bundle.n_images].reshape(-1, N_POSE)  # [N, 6]
     rotation = Rotation.from_rotvec(pose[:, :3]).as_matrix() @ bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
     centres = bundle.centres + pose[:, 3:]  # [N, 3]
     cam_from_world = bundle.cam_from_world.copy()
     cam_from_world[:, :3, :3] = rotation
     cam_from_world[:, :3, 3] = -np.einsum("nij,nj->ni", rotation, centres)
-    free = columns >= 0  # [C, 6]
+    free = columns >= 0  # [C, WIDTH]
     intrinsics = bundle.intrinsics.copy()
     intrinsics[free] += step[columns[free]]
     intrinsics[bundle.one_focal, FY] = intrinsics[bundle.one_focal, FX]

@@ -15,12 +15,14 @@ from itertools import pairwise
 import numba
 import numpy as np
 
+from proba.geometry.camera import WIDTH
 from proba.jit import cached_njit
 from proba.kernels.rows import LANES, add_rows, set_row
 from proba.memory import allowed_bytes, require
 from proba.refine.block_matrix import BLOCK, BlockMatrix, Blocks, coupled_blocks, place_of
-from proba.refine.bundle import Bundle, points_in_cameras
+from proba.refine.bundle import Bundle, observed_depths
 from proba.refine.elimination import Plan, plan_elimination
+from proba.refine.lens_derivatives import FAST_MATH, PLAIN, inlined, lenses_of, rich_derivatives, rich_pixel
 from proba.threads import in_parallel
 
 N_POSE = 6
@@ -33,9 +35,7 @@ PAIRS_OF_OBSERVATION = 40
 MATRICES = 10
 """Dense matrices of all cameras in memory at a time, at most: where their inverse is made for the uncertainties."""
 
-FAST_MATH = {"nsz", "arcp", "contract", "reassoc"}
 compiled = cached_njit(nogil=True, error_model="numpy", fastmath=FAST_MATH)
-inlined = numba.njit(nogil=True, error_model="numpy", fastmath=FAST_MATH, forceinline=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +65,9 @@ def require_memory(n_images: int) -> None:
 class Equations:
     """The observations `used` [K] bool of a bundle, with Cauchy weights, and the columns of its cameras.
 
-    Columns: the poses of all images, then the `free` [C, 6] bool intrinsics. Points need two observations. `noise_px`
-    is the standard deviation of a coordinate, against which the priors of the intrinsics are weighed. `blocks` are
-    those of the system, if they are to be more than these observations couple.
+    Columns: the poses of all images, then the `free` [C, WIDTH] bool intrinsics, at most LANES of a camera. Points need
+    two observations. `noise_px` is the standard deviation of a coordinate, against which the priors of the intrinsics
+    are weighed. `blocks` are those of the system, if they are to be more than these observations couple.
     """
 
     def __init__(
@@ -81,23 +81,23 @@ class Equations:
     ):
         tracks = bundle.tracks
         owner = tracks.track_of_observation  # [K]
-        used = used & (points_in_cameras(bundle)[:, 2] > MIN_DEPTH)
+        used = used & (observed_depths(bundle) > MIN_DEPTH)
         length = np.bincount(owner[used], minlength=tracks.n_tracks)  # [T]
         self.used = used & (length >= 2)[owner]  # [K]
         self.points = np.flatnonzero(length >= 2)  # [P]
         self.offset = np.concatenate([[0], np.cumsum(length[self.points])])  # [P + 1]
         self.image, self.xy = tracks.image[self.used], tracks.xy[self.used]  # [U], [U, 2]
         self.n_columns = N_POSE * bundle.n_images + int(free.sum())
-        self.columns = np.full(free.shape, -1)  # [C, 6], of each intrinsic; -1: fixed
+        self.columns = np.full(free.shape, -1)  # [C, WIDTH], of each intrinsic; -1: fixed
         self.columns[free] = np.arange(N_POSE * bundle.n_images, self.n_columns)
-        self.prior = np.where(free, bundle.prior, 0.0) * noise_px**2  # [C, 6]
+        self.prior = np.where(free, bundle.prior, 0.0) * noise_px**2  # [C, WIDTH]
         seen = np.bincount(self.image, minlength=bundle.n_images) > 0  # [N]
         known = None if bundle.pose_prior is None else bundle.pose_prior.precision
         self.pose_prior = None if known is None else np.where(seen[:, None], known, 0.0) * noise_px**2  # [N, 6]
         self.cameras = (
             bundle.camera_of_image,
             bundle.one_focal,  # [C] bool
-            np.argsort(~free, axis=1, kind="stable"),  # [C, 6], the free intrinsics first,
+            np.argsort(~free, axis=1, kind="stable"),  # [C, WIDTH], the free intrinsics first,
             free.sum(axis=1),  # [C], how many there are
             np.where(free.any(axis=1), self.columns.max(axis=1) + 1 - free.sum(axis=1), 0),  # [C], their first column
             float(loss_px) ** 2,
@@ -122,7 +122,7 @@ class Equations:
 
     def cost(self, bundle: Bundle) -> float:
         """Robust cost of all observations, and of the distance of intrinsics and poses from their priors."""
-        apart = bundle.intrinsics - bundle.expected  # [C, 6]
+        apart = bundle.intrinsics - bundle.expected  # [C, WIDTH]
         priors = float((self.prior * apart**2).sum())
         if bundle.pose_prior is not None:
             priors += float((self.pose_prior * bundle.pose_prior.residual(bundle.cam_from_world) ** 2).sum())
@@ -138,7 +138,11 @@ class Equations:
         gradients, slope, diagonal = vectors[:-2], vectors[-2], vectors[-1]
         half = values[blocks.diagonal]  # [B', LANES, LANES]
         values[blocks.diagonal] = half + half.transpose(0, 2, 1)
-        free, pull, prior = self.columns >= 0, np.zeros(self.n_columns), np.zeros(self.n_columns)  # [C, 6], [D], [D]
+        free, pull, prior = (
+            self.columns >= 0,
+            np.zeros(self.n_columns),
+            np.zeros(self.n_columns),
+        )  # [C, WIDTH], [D], [D]
         columns = self.columns[free]
         prior[columns] = self.prior[free]
         pull[columns] = (self.prior * (bundle.intrinsics - bundle.expected))[free]
@@ -191,7 +195,7 @@ class Equations:
             self.image,
             self.xy,
             np.ascontiguousarray(bundle.cam_from_world[:, :3]),
-            np.ascontiguousarray(bundle.intrinsics[bundle.camera_of_image]),
+            lenses_of(bundle)[bundle.camera_of_image],
             bundle.xyz[self.points],
         )
 
@@ -213,7 +217,12 @@ def _cost_of_point(t, point, scene, loss2):
         pose, k = cam_from_world[image[u]], intrinsics[image[u]]
         x, y, z = _in_camera(pose, point)
         square = BEHIND_PX**2
-        if z > MIN_DEPTH:
+        if k[WIDTH] > PLAIN:
+            seen, right, down = rich_pixel(x, y, z, k)
+            right, down = right - xy[u, 0], down - xy[u, 1]
+            if seen:
+                square = min(right * right + down * down, BEHIND_PX**2)
+        elif z > MIN_DEPTH:
             a, b = x / z, y / z
             square = a * a + b * b
             factor = 1 + square * (k[4] + square * k[5])
@@ -389,7 +398,7 @@ def _scratch(first, last, offset):
         np.zeros((3, 3)),
         np.zeros((3, 3)),
         np.zeros(3),
-        np.zeros((2, 12)),
+        np.zeros((2, N_POSE + WIDTH)),
         np.zeros((2, 3)),
     )
 
@@ -417,10 +426,10 @@ def _linearise(t, point, scene, cameras, damping, scratch):
             for j in range(3):
                 normal[i, j] += weight * (by_point[0, i] * by_point[0, j] + by_point[1, i] * by_point[1, j])
         rows, lens = _rows(2 * m), len(cam_from_world) + camera
-        for a in range(N_POSE):
+        for a in range(LANES):
             free, column = a < wide[camera], N_POSE + kind[camera, a]
             for row in range(2):
-                by_pose[rows[row] + a] = full[row, a]
+                by_pose[rows[row] + a] = full[row, a] if a < N_POSE else 0.0
                 by_lens[rows[row] + a] = full[row, column] if free else 0.0
         block[m], place[m], size[m] = n, N_POSE * n, N_POSE
         own = count
@@ -450,8 +459,11 @@ def _in_camera(pose, point):
 
 @inlined
 def derivatives(pose, k, one_focal, point, xy, loss2, full, by_point):
-    """Residual right and down, and its weight; derivatives by camera [2, 12] and point [2, 3] are written in place."""
+    """Residual right and down, and its weight; derivatives by camera [2, N_POSE + WIDTH] and point [2, 3] are written
+    in place."""
     x, y, z = _in_camera(pose, point)
+    if k[WIDTH] > PLAIN:
+        return rich_derivatives(x, y, z, pose, k, one_focal, xy, loss2, full, by_point)
     if z <= MIN_DEPTH:
         full[:] = 0
         by_point[:] = 0
@@ -480,6 +492,7 @@ def derivatives(pose, k, one_focal, point, xy, loss2, full, by_point):
         full[row, 8], full[row, 9] = 1.0 - row, 1.0 * row
         full[row, 10] = focal * ray * square
         full[row, 11] = focal * ray * square * square
+        full[row, 12:] = 0.0
     return right, down, 1 / (1 + (right * right + down * down) / loss2)
 
 

@@ -194,6 +194,8 @@ class CameraModelOptions:
     """Standard deviation of the prior of the principal point, in longest sides."""
     prior_edge: float = 0.02
     """Standard deviation of the prior of the radial displacement in the image corner, relative to the radius."""
+    prior_tilt: float = 0.001
+    """Standard deviation of the prior of tangential distortion in the image corner, relative to the radius."""
     first_strength: float = 10.0
     """How many times a prior counts at first, when it is not known how far residuals err together."""
     strength: float = 3.0

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from proba.refine.bundle import FX, Bundle, per_track_sum, pixel_rays, project, ray_pixels
+from proba.geometry.camera import FX
+from proba.refine.bundle import Bundle, per_track_sum, pixel_rays, point_pixels, project
 from proba.refine.options import PixelOptions
 from proba.refine.tracks import Tracks
 from proba.subpixel import refine_places, smoothed
@@ -89,17 +90,17 @@ def _warps(bundle: Bundle, moving: np.ndarray, reference: np.ndarray, normal: np
     through their points with `normal` [M, 3]."""
     tracks = bundle.tracks
     places, _ = project(bundle)  # [K, 2]
-    intrinsics = bundle.intrinsics[bundle.camera_of_image[tracks.image]]  # [K, 6]
+    camera = bundle.camera_of_image[tracks.image]  # [K]
     pose_i, pose_j = (bundle.cam_from_world[tracks.image[k]] for k in (reference, moving))  # [M, 4, 4]
     centre = bundle.centres[tracks.image[reference]]  # [M, 3]
     height = np.einsum("md,md->m", bundle.xyz[tracks.track_of_observation[moving]] - centre, normal)  # [M]
 
     def transfer(step: tuple[float, float]) -> np.ndarray:  # [M, 2]
-        ray = pixel_rays(places[reference] + step, intrinsics[reference])  # [M, 2]
-        ray = np.einsum("mij,mi->mj", pose_i[:, :3, :3], np.column_stack([ray, np.ones(len(ray))]))  # [M, 3]
+        ray = pixel_rays(bundle, camera[reference], places[reference] + step)  # [M, 3]
+        ray = np.einsum("mij,mi->mj", pose_i[:, :3, :3], ray)
         point = centre + ray * (height / np.einsum("md,md->m", ray, normal))[:, None]
-        x, y, z = (np.einsum("mij,mj->mi", pose_j[:, :3, :3], point) + pose_j[:, :3, 3]).T
-        return ray_pixels(np.column_stack([x / z, y / z]), intrinsics[moving])
+        there = np.einsum("mij,mj->mi", pose_j[:, :3, :3], point) + pose_j[:, :3, 3]
+        return point_pixels(bundle, camera[moving], there)
 
     with np.errstate(divide="ignore", invalid="ignore"):
         columns = [transfer((_STEP, 0)) - transfer((-_STEP, 0)), transfer((0, _STEP)) - transfer((0, -_STEP))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import poselib
@@ -11,10 +11,9 @@ from scipy.spatial import cKDTree
 from proba.geometry.camera import UNIT_SIDE_PX, focal_from_fov
 from proba.geometry.epipolar import two_view_depths
 from proba.refine.agreement import PairAgreement
-from proba.refine.bundle import Bundle, observation_rays
+from proba.refine.bundle import Bundle, observed_depths, pixel_rays
 from proba.refine.options import PlacementOptions
-from proba.refine.tracks import Tracks
-from proba.refine.triangulate import observed_depths
+from proba.refine.pinhole_views import FLAT_LIMIT_DEG
 from proba.threads import in_parallel
 
 
@@ -58,6 +57,7 @@ def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, options: Pla
     known = bundle.alive_per_track(placed) >= 2  # [T]
     owner = tracks.track_of_observation
     seen = (tracks.image == image) & known[owner]  # [K]
+    seen[seen] = flat_enough(bundle, image, tracks.xy[seen])
     if seen.sum() < options.min_inliers + 2:
         return None
     xy, camera = pinhole_view(bundle, image, tracks.xy[seen])
@@ -97,7 +97,11 @@ def _place_by_pair(
         tree = cKDTree(bundle.tracks.xy[here])
         for k in lost:
             points = pairs.between(j, k)
-            if points is not None and len(points[0]) >= options.pair_inliers:
+            if points is None:
+                continue
+            flat = flat_enough(bundle, j, points[0]) & flat_enough(bundle, k, points[1])  # [M]
+            points = points[0][flat], points[1][flat]
+            if len(points[0]) >= options.pair_inliers:
                 tasks.append((j, k, points, tree, depth[here]))
     found = in_parallel(lambda task: _relative_placement(bundle, *task, options), tasks)
     return max((p for p in found if p is not None), key=lambda p: p.merit, default=None)
@@ -147,12 +151,21 @@ def pair_ransac(options: PlacementOptions) -> dict:
 
 def pinhole_view(bundle: Bundle, image: int, xy: np.ndarray) -> tuple[np.ndarray, dict]:
     """Pixels [M, 2] without distortion and shift, as a centred pinhole camera of PoseLib sees them."""
-    count = len(xy)
-    view = replace(bundle, tracks=Tracks(np.array([0, count]), np.full(count, image), xy))
-    focal = float(bundle.intrinsics[bundle.camera_of_image[image], 0])
+    own = bundle.camera_of_image[image]
+    rays = pixel_rays(bundle, np.full(len(xy), own), xy)  # [M, 3]
+    focal = float(bundle.intrinsics[own, 0])
     width, height = bundle.camera_size[bundle.camera_of_image[image]]
     camera = {"model": "SIMPLE_PINHOLE", "width": int(width), "height": int(height), "params": [focal, 0.0, 0.0]}
-    return observation_rays(view) * focal, camera
+    return rays[:, :2] / rays[:, 2:] * focal, camera
+
+
+def flat_enough(bundle: Bundle, image: int, xy: np.ndarray) -> np.ndarray:  # [M] bool
+    """Which pixels [M, 2] of an image a pinhole camera would show without stretching them too much."""
+    own = bundle.camera_of_image[image]
+    if not bundle.fisheye[own]:
+        return np.ones(len(xy), bool)
+    rays = pixel_rays(bundle, np.full(len(xy), own), xy)
+    return rays[:, 2] > np.cos(np.radians(FLAT_LIMIT_DEG))
 
 
 def _rays(xy: np.ndarray, camera: dict) -> np.ndarray:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from proba.geometry.camera import FX, FY
 from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import PairAgreement, explained
-from proba.refine.bundle import FX, FY, Bundle
+from proba.refine.bundle import Bundle
 from proba.refine.options import RefineOptions
 from proba.refine.placement import best_placement
 from proba.refine.state import Placed, State

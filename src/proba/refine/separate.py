@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from proba.geometry.camera import FX
 from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import PairAgreement
-from proba.refine.bundle import FX, Bundle
+from proba.refine.bundle import Bundle
 from proba.refine.evidence import evidence
 from proba.refine.options import RefineOptions
 from proba.refine.rescue import rescue
@@ -76,4 +77,13 @@ def with_own_cameras(bundle: Bundle, chosen: np.ndarray) -> Bundle:
         camera_model=bundle.camera_model + [bundle.camera_model[c] for c in origin],
         prior=np.concatenate([bundle.prior, bundle.prior[origin]]),
         known_focal=np.concatenate([bundle.known_focal, bundle.known_focal[origin]]),
+        focal_sigma=_of_each(bundle.focal_sigma, origin),
+        calibration=None if bundle.calibration is None else _of_each(bundle.calibration, origin),
+        calibration_sigma=None if bundle.calibration_sigma is None else _of_each(bundle.calibration_sigma, origin),
     )
+
+
+def _of_each(values: float | np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """Values of cameras [C, ...], and again those of the cameras `origin` [M]; one value for all stays."""
+    values = np.asarray(values)
+    return np.concatenate([values, values[origin]]) if values.ndim else values

@@ -15,6 +15,7 @@ from proba.refine.adjust import Freedom
 from proba.refine.agreement import PairAgreement, PairPoints
 from proba.refine.bundle import Bundle, unit_px, unit_tracks
 from proba.refine.options import AgreementOptions, RefineOptions, TrackOptions
+from proba.refine.pinhole_views import pinhole_pixels
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 from proba.solution import Solution
 
@@ -76,11 +77,18 @@ def judged_pairs(matches: Matches, graph: ViewGraph, options: AgreementOptions, 
     """Stage: what the pairs of a connected piece could explain by themselves."""
     unit = unit_px(matches, graph)  # [N]
     points: PairPoints = {}
+    flat: PairPoints = {}
     for i, j in graph.edges.tolist():
-        pair = matches.pairs.get((int(graph.images[i]), int(graph.images[j])))
-        if pair is not None:
-            points[i, j] = pair.points_i / unit[i], pair.points_j / unit[j]
-    return PairAgreement(points, options, seed)
+        one, other = int(graph.images[i]), int(graph.images[j])
+        pair = matches.pairs.get((one, other))
+        if pair is None:
+            continue
+        points[i, j] = pair.points_i / unit[i], pair.points_j / unit[j]
+        info_i, info_j = matches.images[one], matches.images[other]
+        if info_i.lens or info_j.lens:
+            seen = pinhole_pixels(info_i, pair.points_i), pinhole_pixels(info_j, pair.points_j)
+            flat[i, j] = seen[0] / unit[i], seen[1] / unit[j]
+    return PairAgreement(points, options, seed, flat)
 
 
 @dataclass(frozen=True, kw_only=True)

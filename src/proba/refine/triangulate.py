@@ -8,7 +8,13 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from proba.dense import sample_maps
-from proba.refine.bundle import Bundle, observation_rays, per_track_sum, points_in_cameras, reprojection_errors
+from proba.refine.bundle import (
+    Bundle,
+    observation_rays,
+    observed_depths,
+    per_track_sum,
+    reprojection_errors,
+)
 from proba.refine.normal_equations import Equations
 from proba.refine.options import AdjustOptions
 from proba.refine.tracks import Tracks
@@ -25,8 +31,7 @@ def points_from_depth_maps(bundle: Bundle, log_depth: np.ndarray) -> Bundle:
     image = tracks.image
     relative = tracks.xy / bundle.camera_size[bundle.camera_of_image[image]]  # [K, 2], in [0, 1]
     depth = np.exp(sample_maps(log_depth, image, relative))  # [K]
-    ray = observation_rays(bundle)  # [K, 2]
-    point_cam = np.concatenate([ray, np.ones((len(ray), 1))], axis=1) * depth[:, None]  # [K, 3]
+    point_cam = observation_rays(bundle) * depth[:, None]  # [K, 3]
     cam_from_world = bundle.cam_from_world[image]  # [K, 4, 4]
     lifted = np.einsum("kji,kj->ki", cam_from_world[:, :3, :3], point_cam - cam_from_world[:, :3, 3])  # [K, 3]
     return replace(bundle, xyz=_track_median(tracks, lifted), alive=np.ones(len(image), bool))
@@ -167,18 +172,24 @@ def believable(bundle: Bundle, options: AdjustOptions) -> Bundle:
     return replace(bundle, alive=bundle.alive & ~wrong[tracks.track_of_observation])
 
 
-def observed_depths(bundle: Bundle) -> np.ndarray:
-    """Depth [K] of each observation's point in its camera."""
-    return points_in_cameras(bundle)[:, 2]
-
-
 def _dlt_rows(bundle: Bundle) -> np.ndarray:
     """The two linear equations [K, 2, 4] that each observation gives for its homogeneous point."""
-    ray = observation_rays(bundle)  # [K, 2]
+    ray = observation_rays(bundle)  # [K, 3]
     cam_from_world = bundle.cam_from_world[bundle.tracks.image]  # [K, 4, 4]
-    rows = ray[:, :, None] * cam_from_world[:, 2:3, :] - cam_from_world[:, :2, :]  # [K, 2, 4]
+    rows = ray[:, :2, None] * cam_from_world[:, 2:3, :] - cam_from_world[:, :2, :]  # [K, 2, 4]
+    fisheye = bundle.fisheye[bundle.camera_of_image[bundle.tracks.image]]  # [K]
+    if fisheye.any():
+        rows[fisheye] = _across(ray[fisheye]) @ cam_from_world[fisheye, :3]
     # Division by the length makes the squares angles, not lengths that grow with the ray.
     return rows / np.linalg.norm(rows[:, :, :3], axis=2, keepdims=True)
+
+
+def _across(ray: np.ndarray) -> np.ndarray:  # [K, 2, 3]
+    """Two unit vectors across each unit direction [K, 3]."""
+    least = np.eye(3)[np.abs(ray).argmin(axis=1)]  # [K, 3]
+    one = np.cross(ray, least)
+    one /= np.linalg.norm(one, axis=1, keepdims=True)
+    return np.stack([one, np.cross(ray, one)], axis=1)
 
 
 def _gram(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:

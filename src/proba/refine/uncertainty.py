@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proba.geometry.camera import FX, FY
 from proba.refine.block_matrix import BlockMatrix, Blocks
-from proba.refine.bundle import FX, FY, Bundle, reprojection_errors
+from proba.refine.bundle import Bundle, reprojection_errors
 from proba.refine.gauge_free import gauge_free_inverse
 from proba.refine.normal_equations import N_POSE, Equations
 from proba.refine.options import UncertaintyOptions
@@ -21,8 +22,8 @@ class CameraUncertainty:
     noise_px: float  # robust standard deviation of one image coordinate
     covariance: BlockMatrix  # [D, D], poses first, then the free intrinsics
     pose_std: np.ndarray  # [N, 6], rotation (rad, camera axes), centre (scene units, world axes)
-    intrinsics_std: np.ndarray  # [C, 6], zero for what was held fixed
-    intrinsics_wider: np.ndarray  # [C, 6], how many times as much as independent residuals would give, at least 1
+    intrinsics_std: np.ndarray  # [C, WIDTH], zero for what was held fixed
+    intrinsics_wider: np.ndarray  # [C, WIDTH], how many times as much as independent residuals would give, at least 1
 
 
 def camera_uncertainty(
@@ -35,7 +36,7 @@ def camera_uncertainty(
 ) -> CameraUncertainty:
     """Covariance of the cameras, scaled by the variance of the residuals that are left.
 
-    `free` [C, 6] bool are the free intrinsics; `noise_px` weighs their priors. It is relative to the mean of all
+    `free` [C, WIDTH] bool are the free intrinsics; `noise_px` weighs their priors. It is relative to the mean of all
     cameras (least trace), because nothing fixes the world. Residuals of real photos are not independent: what the lens
     model lacks moves neighbours together. So the standard deviation is at least how much the parts of the image plane
     disagree on the cameras (a cluster-robust estimate). `blocks` are those that the covariance shall have, if more than
@@ -60,10 +61,10 @@ def camera_uncertainty(
     spread = inverse.stored.scaled(wider * np.sqrt(noise2 * overstated))
     covariance = spread.raised(np.where(observed, 0.0, options.unseen_std**2))
     variance = np.maximum(covariance.diagonal, 0.0)  # [D]
-    intrinsics_var = np.zeros(free.shape)  # [C, 6]
+    intrinsics_var = np.zeros(free.shape)  # [C, WIDTH]
     intrinsics_var[free] = variance[equations.columns[free]]
     intrinsics_var[bundle.one_focal, FY] = intrinsics_var[bundle.one_focal, FX]
-    intrinsics_wider = np.ones(free.shape)  # [C, 6]
+    intrinsics_wider = np.ones(free.shape)  # [C, WIDTH]
     intrinsics_wider[free] = wider[equations.columns[free]]
     return CameraUncertainty(
         noise_px=noise2**0.5,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from proba.errors import InputError
+from proba.geometry.camera import is_fisheye
 from proba.synthetic.raycast import Solids
 from proba.synthetic.scene import Scene
 
@@ -15,6 +16,17 @@ Layout = tuple[Solids, np.ndarray, np.ndarray, float]
 """Solids, camera centres [N, 3], points looked at [N, 3], farthest distance seen (metres)."""
 
 FOV_RANGE_DEG = (30.0, 90.0)
+MAX_LAYOUT_FOV_DEG = 100.0
+"""Wider lenses are carried along the same paths: nearer still, neighbours would see hardly the same things."""
+LENSES: dict[str, tuple[float, ...]] = {
+    "PINHOLE": (),
+    "OPENCV": (-0.12, 0.03, 0.001, -0.0015),
+    "FULL_OPENCV": (-0.15, 0.06, 0.001, -0.0015, -0.02, 0.0, 0.0, 0.0),
+    "FISHEYE": (),
+    "OPENCV_FISHEYE": (0.03, -0.012, 0.004, -0.0006),
+    "THIN_PRISM_FISHEYE": (0.03, -0.012, 0.0008, -0.0006, 0.004, -0.0006, 0.001, -0.0008),
+}
+"""Lenses of synthetic scenes: their parameters after fx, fy, cx and cy."""
 WORLD_UP = np.array([0.0, -1.0, 0.0])
 
 
@@ -26,25 +38,30 @@ def make_scene(
     fov_deg: float | None = None,
     width: int = 640,
     height: int = 480,
+    model: str = "PINHOLE",
 ) -> Scene:
     """Build `object`, `ring`, `room`, `facade` or `corridor`.
 
     `fov_deg` is along the longest side; None draws it from 30 to 90 degrees. Camera distances follow the field of
-    view so that views overlap.
+    view, up to MAX_LAYOUT_FOV_DEG, so that views overlap. `model` is one of LENSES, seen through its distortion.
     """
+    if model not in LENSES:
+        raise InputError(f"Synthetic scenes have no lens {model!r}. Choose one of {', '.join(LENSES)}.")
     if name not in LAYOUTS:
         raise InputError(f"There is no synthetic scene {name!r}. Choose one of {', '.join(LAYOUTS)}.")
     build, default_images = LAYOUTS[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     drawn_deg = rng.uniform(*FOV_RANGE_DEG)  # always drawn: a given field of view leaves the rest of the seed alone
     fov_deg = drawn_deg if fov_deg is None else fov_deg
-    tan = np.tan(np.radians(fov_deg) / 2)
+    tan = np.tan(np.radians(min(fov_deg, MAX_LAYOUT_FOV_DEG)) / 2)
     solids, centres, targets, max_range = build(rng, n_images or default_images, tan)
     rotation = np.stack([look_at(c, t) for c, t in zip(centres, targets, strict=True)])  # [N, 3, 3]
     # A hand does not hold still: about 1.5 degrees about each axis, twice that in roll.
     jitter = rng.normal(0, np.radians([1.5, 1.5, 3.0]) * min(1.0, tan / 0.5), (len(centres), 3))
     rotation = np.stack([_rotation(w) @ r for w, r in zip(jitter, rotation, strict=True)])
-    focal_px = max(width, height) / 2 / tan
+    fisheye = is_fisheye(model)
+    half = np.radians(fov_deg) / 2 if fisheye else np.tan(np.radians(fov_deg) / 2)
+    focal_px = max(width, height) / 2 / half
     return Scene(
         name=name,
         solids=solids,
@@ -53,6 +70,8 @@ def make_scene(
         intrinsics=np.tile([focal_px, focal_px, width / 2, height / 2], (len(centres), 1)),
         width=width,
         height=height,
+        model=model,
+        distortion=LENSES[model],
         max_range=max_range,
     )
 

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proba.geometry.camera import widened
 from proba.io.ground_truth import GroundTruth
+from proba.reconstruction import Camera
 from proba.synthetic.raycast import Solids, cast
 
 
 @dataclass(kw_only=True)
 class Scene:
-    """Solids seen by pinhole cameras. Metres; OpenCV axes; first pixel centre at (0.5, 0.5)."""
+    """Solids seen by cameras of one lens. Metres; OpenCV axes; first pixel centre at (0.5, 0.5)."""
 
     name: str
     solids: Solids
@@ -21,6 +23,10 @@ class Scene:
     intrinsics: np.ndarray  # [N, 4] float64: fx, fy, cx, cy
     width: int
     height: int
+    model: str = "PINHOLE"
+    """COLMAP's name of the lens. Depth is z, or the distance from a fisheye."""
+    distortion: tuple[float, ...] = ()
+    """Its parameters after fx, fy, cx and cy."""
     max_range: float = float("inf")
     """Rays see nothing beyond this distance (metres), as in thick air; it keeps long scenes cheap."""
 
@@ -35,8 +41,11 @@ class Scene:
     @property
     def fov_deg(self) -> float:
         """Field of view of the first camera along the longest side."""
-        focal_px = self.intrinsics[0, 0 if self.width >= self.height else 1]
-        return float(np.degrees(2 * np.arctan(max(self.width, self.height) / (2 * focal_px))))
+        return self.camera(0).fov_deg
+
+    def camera(self, image: int) -> Camera:
+        params = np.array([*self.intrinsics[image], *self.distortion])
+        return Camera(model=self.model, width=self.width, height=self.height, params=params)
 
     @property
     def centres(self) -> np.ndarray:  # [N, 3]
@@ -55,20 +64,14 @@ class Scene:
         return transform
 
     def rays(self, image: int, pixels: np.ndarray) -> np.ndarray:
-        """World directions through pixels [R, 2]; their z in the camera's frame is 1, so length is depth."""
-        fx, fy, cx, cy = self.intrinsics[image]
-        in_camera = np.stack(
-            [(pixels[:, 0] - cx) / fx, (pixels[:, 1] - cy) / fy, np.ones(len(pixels))], axis=1
-        )  # [R, 3]
-        return in_camera @ self.rotation[image]
+        """World directions through pixels [R, 2]; a multiple of them by depth leads from the camera to a point."""
+        return self.camera(image).rays(pixels) @ self.rotation[image]
 
     def project(self, image: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pixels [P, 2] and depths [P] of world points [P, 3]; pixels are NaN behind the camera."""
-        fx, fy, cx, cy = self.intrinsics[image]
+        camera = self.camera(image)
         in_camera = points @ self.rotation[image].T + self.translation[image]  # [P, 3]
-        depth = in_camera[:, 2]
-        z = np.where(depth > 1e-6, depth, np.nan)
-        return np.stack([fx * in_camera[:, 0] / z + cx, fy * in_camera[:, 1] / z + cy], axis=1), depth
+        return camera.project(in_camera), camera.depths(in_camera)
 
     def cast(self, image: int, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Depth [R] (inf: nothing) and index of the solid [R] (-1: none) at pixels [R, 2]."""
@@ -103,6 +106,7 @@ class Scene:
 
     def ground_truth(self, cloud: bool = True) -> GroundTruth:
         """Exact cameras, and the seen surfaces as a cloud unless it is switched off."""
+        bent = widened(self.model, self.camera(0).params)[4:] if any(self.distortion) else None  # [8]
         return GroundTruth(
             names=self.image_names,
             cam_from_world=self.cam_from_world,
@@ -111,4 +115,6 @@ class Scene:
             height=np.full(self.n_images, self.height),
             metres_per_unit=1.0,
             points=self.sample_points() if cloud else None,
+            distortion=None if bent is None else np.tile(bent, (self.n_images, 1)),
+            fisheye=np.ones(self.n_images, bool) if self.camera(0).is_fisheye else None,
         )
