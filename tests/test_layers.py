@@ -20,7 +20,7 @@ LAYERS = (  # bottom to top; a module imports its own package and what lies belo
     ("io",),
     ("tasks",),
     ("dense", "matching", "solver", "synthetic"),
-    ("refine",),
+    ("refine", "scenes"),
     ("solve_options",),
     ("pipeline", "presets"),
     ("align", "evaluation", "export", "history", "localize", "report"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from proba.cameras import CameraSetup, check_known_focals, focal_notes, make_setup
 from proba.errors import GeometryError, InputError
@@ -31,6 +34,7 @@ from proba.refine.pinhole_views import (
     with_lenses,
 )
 from proba.refine.pixels import Photos
+from proba.scenes import Scenes, SightCut, find_scenes
 from proba.solution import GIVEN, GROWN, ClusterReport, Hypothesis, Solution, SolverRun
 from proba.solve_options import SolveOptions, settings_from
 from proba.solver import Progress, Solver, SolverOptions, solve_graph
@@ -126,6 +130,8 @@ class Piece:
     seconds: dict[str, float]
     clusters: Sequence[ClusterReport] = ()
     """The clusters that it was divided into; none: it was solved as a whole."""
+    weakest: SightCut | None = None
+    """The two groups of its images that share least of what both should see; None: nothing can be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +145,18 @@ class Verdict:
         return self.text
 
 
+@dataclass(frozen=True, kw_only=True)
+class Separation:
+    """Two groups of images that matches join, but which share too little of what both should see to be one scene."""
+
+    groups: tuple[tuple[str, ...], tuple[str, ...]]
+    """Their names."""
+    expected: float
+    """Points that both should see where the matches put them."""
+    seen: float
+    """Points that both do see."""
+
+
 @dataclass(kw_only=True)
 class SolveResult:
     """All pieces, largest first, and the images that are in none."""
@@ -150,6 +168,8 @@ class SolveResult:
     seconds: dict[str, float]
     peak_rss_mb: float
     interrupted: bool
+    separations: list[Separation] = field(default_factory=list)
+    """Where pieces were taken apart because they show several scenes."""
     verdict: Verdict | None = None
     """Whether it looks right; None: nobody has judged it, as after `solve_matches` alone."""
 
@@ -278,6 +298,9 @@ class _Source(Protocol):
         """Run `number`, counted from 0; each is asked for only where those before left no world that can be trusted.
         None: there is no more."""
 
+    def part(self, graph: ViewGraph, index: int) -> _Source | None:
+        """The same for a part of the piece, which gets a number of its own; None if there is no run on it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
@@ -289,6 +312,13 @@ class _Kept:
 
     def attempt(self, number: int) -> SolverRun | None:
         return self.folder.load(self.index, number) if number < ATTEMPTS else None
+
+    def part(self, graph: ViewGraph, index: int) -> _Source | None:
+        run = self.folder.load(index)
+        if run is None or not np.array_equal(run.solutions[0].graph.edges, graph.edges):
+            return None
+        same = np.array_equal(run.solutions[0].graph.images, graph.images)
+        return replace(self, index=index, graph=graph) if same else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,6 +367,10 @@ class _Solving:
         if self.folder is not None:
             self.folder.save(self.index, attempt, run)
         return run
+
+    def part(self, graph: ViewGraph, index: int) -> _Source | None:
+        file = self.checkpoint.with_name(f"piece{index}.npz") if self.checkpoint else None
+        return replace(self, graph=graph, index=index, checkpoint=file)
 
     def _solved(self, iterations: int, checkpoint: Path | None, *, attempt: int) -> SolverRun:
         begin, runs = time.perf_counter(), []
@@ -407,34 +441,73 @@ def _refine_pieces(
     unmatched: list[str],
     seconds: dict[str, float],
 ) -> SolveResult:
-    """Every piece in turn; one that fails does not keep the others back."""
-    pieces, failed, interrupted = [], [], False
-    for index, source in enumerate(sources):
-        watch.piece(index, len(sources), source.graph)
+    """Every piece in turn; one that fails does not keep the others back, and one of several scenes is taken apart."""
+    pieces: list[Piece] = []
+    result = SolveResult(
+        pieces=pieces, unmatched=unmatched, failed=[], seconds=seconds, peak_rss_mb=0.0, interrupted=False
+    )
+    waiting, begun = deque(sources), 0
+    while waiting and not result.interrupted:
+        source = waiting.popleft()
+        watch.piece(begun, begun + 1 + len(waiting), source.graph)
+        begun += 1
         try:
-            piece, stopped = _refine_piece(matches, source, options, watch, images, known)
+            piece, result.interrupted = _refine_piece(matches, source, options, watch, images, known)
         except GeometryError as error:
             members = source.graph.images
             names = ", ".join(matches.images[k].name for k in members[:3])
-            failed.append(f"{len(members)} images ({names} ...): {error}")
+            result.failed.append(f"{len(members)} images ({names} ...): {error}")
             continue
-        pieces.append(piece)
-        watch.solved(piece)
-        interrupted |= stopped
         for stage, value in piece.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + value
-        if interrupted:
-            break
+        scenes = find_scenes(piece.reconstruction, options.scenes, seed=options.seed)
+        piece.weakest = scenes.weakest
+        if len(scenes.groups) > 1 and known is None and not result.interrupted:
+            parts = _parts(matches, source, scenes, options, first=begun + len(waiting))
+            if parts is not None:
+                watch.stage(f"{len(scenes.groups)} scenes that share little: solving each by itself")
+                waiting.extend(parts[0])
+                result.unmatched += parts[1]
+                result.separations += _separations(piece.reconstruction, scenes)
+                continue
+        pieces.append(piece)
+        watch.solved(piece)
     if not pieces:
-        raise GeometryError(failed[0])
-    return SolveResult(
-        pieces=pieces,
-        unmatched=unmatched,
-        failed=failed,
-        seconds=seconds,
-        peak_rss_mb=peak_rss_mb(),
-        interrupted=interrupted,
-    )
+        raise GeometryError(result.failed[0])
+    pieces.sort(key=lambda piece: -len(piece.reconstruction))
+    result.peak_rss_mb = peak_rss_mb()
+    return result
+
+
+def _parts(
+    matches: Matches, source: _Source, scenes: Scenes, options: SolveOptions, *, first: int
+) -> tuple[list[_Source], list[str]] | None:
+    """What is to be solved of each scene, numbered from `first` on, and the images that then have no match.
+
+    None if there are no runs of the solver on them.
+    """
+    scene_of = np.full(len(matches.images), -1)  # [all images]
+    for k, group in enumerate(scenes.groups):
+        scene_of[source.graph.images[group]] = k
+    inside = {(i, j): pair for (i, j), pair in matches.pairs.items() if scene_of[i] == scene_of[j] and scene_of[i] >= 0}
+    graphs, isolated = build_view_graphs(replace(matches, pairs=inside), options.graph)
+    parts = [part for k, graph in enumerate(graphs) if (part := source.part(graph, first + k)) is not None]
+    if len(parts) < len(graphs):
+        return None
+    return parts, [matches.images[k].name for k in isolated if scene_of[k] >= 0]
+
+
+def _separations(whole: Reconstruction, scenes: Scenes) -> list[Separation]:
+    """Why a piece was taken apart, for the report."""
+    names = np.array(whole.image_names)
+    return [
+        Separation(
+            groups=(tuple(names[cut.side].tolist()), tuple(names[cut.other].tolist())),
+            expected=cut.expected,
+            seen=cut.seen,
+        )
+        for cut in scenes.cuts
+    ]
 
 
 def _refine_piece(

@@ -68,7 +68,7 @@ LADDER = (
     Step(
         name="strict",
         adds="the refinement, pairs as judges of the worlds, and clusters of large sets",
-        fields=("refine", "longer", "solver.select_by", "clusters"),
+        fields=("refine", "longer", "solver.select_by", "clusters", "scenes"),
     ),
     Step(
         name=DEFAULT,

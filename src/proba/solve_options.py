@@ -11,6 +11,7 @@ from proba.graph import ClusterOptions, GraphOptions
 from proba.known_poses import KnownPoseOptions
 from proba.objective import ObjectiveOptions
 from proba.refine import RefineOptions
+from proba.scenes import SceneOptions
 from proba.solver import SolverOptions, StepSizes
 
 Settings = TypeVar("Settings")
@@ -40,6 +41,8 @@ class SolveOptions:
     """From a cold start to a rough reconstruction."""
     refine: RefineOptions = field(default_factory=RefineOptions)
     """From a rough reconstruction to an accurate one."""
+    scenes: SceneOptions = field(default_factory=SceneOptions)
+    """When photos that matches join are taken for several scenes."""
     longer: int = 2
     """Where no two worlds agree, the solver starts again with this many times the iterations; 1 turns that off."""
 
@@ -56,6 +59,7 @@ class SolveOptions:
             graph=GraphOptions(n_neig=20, min_matches=1, weight_power=1.0, aux_factor=None),
             solver=_paper_solver(),
             refine=RefineOptions(enabled=False),
+            scenes=SceneOptions(enabled=False),
             longer=1,
             clusters=ClusterOptions(count="off"),
         )

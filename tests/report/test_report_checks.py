@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import proba.report.checks as checks_module
+from proba.pipeline import SolveOptions
 from proba.reconstruction import Camera, Edge, Note, NoteKind
 from proba.report.checks import TOPICS, Check, worst_level
 from proba.report.findings import findings, verdict
+from proba.report.results import report_dict
+from proba.scenes import SightCut
 
 ROOT = Path(__file__).parents[2]
 
@@ -217,3 +220,17 @@ def _literals(folder):
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts.append(node.value)
     return "\n".join(texts)
+
+
+def test_images_that_share_too_little_are_named(finished):
+    result = finished.result()
+    n = len(finished.rec)
+    side = np.arange(n) < 3
+    for seen, level in ((150.0, "check"), (800.0, "good")):
+        result.pieces[0].weakest = SightCut(side=side, other=~side, expected=1000.0, seen=seen, most=1.0)
+        report = report_dict(finished.matches, result, SolveOptions())
+        (check,) = (check for check in report["checks"] if check["topic"] == "Look-alikes")
+        assert check["level"] == level
+        assert list(check["images"]) == (finished.rec.image_names[:3] if level == "check" else [])
+        assert f"{seen / 10:.0f} %" in check["fact"]
+        assert report["components"][0]["least_shared"] == pytest.approx(seen / 1000)

@@ -16,9 +16,10 @@ import numpy as np
 
 from proba.geometry.camera import UNIT_SIDE_PX
 from proba.matches import ImageInfo
-from proba.pipeline import Piece, SolveResult
+from proba.pipeline import Piece, Separation, SolveResult
 from proba.reconstruction import NoteKind
 from proba.report.facts import Cut, ImageFacts, PairFacts, cuts, explained_share, trusted_part
+from proba.scenes import SceneOptions
 
 Level = Literal["good", "check", "distrust"]
 LEVELS: tuple[Level, ...] = ("good", "check", "distrust")
@@ -31,6 +32,9 @@ LEFT_OUT = 0.5
 """A result with fewer of the images than this is not the scene that was asked for."""
 WEAK_LINK = 150
 """Matches between a group of images and the rest below which one wrong pair can turn the group."""
+SHARED = SceneOptions().most_shared
+"""Share of the points that two groups of images should both see below which they may be two places; where that is
+certain they were taken apart."""
 MIN_OBSERVATIONS = 100
 MIN_PARALLAX_DEG = 1.0
 MAX_RESIDUAL_PX = 1.5
@@ -88,6 +92,7 @@ def run_checks(
             _agreement(edges[index], where),
             _contradictions(piece, edges[index], where),
             *_weak_links(piece, edges[index], where),
+            *_look_alikes(piece, where),
             _observations(image_facts[index], where),
             _residuals(image_facts[index], where),
             _parallax(image_facts[index], where),
@@ -110,7 +115,7 @@ def matching_checks(matching: dict | None) -> list[Check]:
             wanted="one motion",
             level="check",
             advice="Right for a subject on a turntable before a camera that stands still; masks of the subject are "
-            "safer (--masks)",
+            "safer (--masks). To solve the background instead, pass --match.background.no-enabled",
         )
     ]
 
@@ -133,9 +138,10 @@ def _coverage(result: SolveResult, n_images: int) -> list[Check]:
     pieces = Check(topic="Several pieces", fact="one connected reconstruction", wanted="one")
     if len(result.pieces) > 1:
         sizes = ", ".join(str(len(piece.reconstruction)) for piece in result.pieces)
+        apart = "with no trusted matches" if result.separations else "without matches"
         pieces = Check(
             topic="Several pieces",
-            fact=f"{len(result.pieces)} pieces without matches between them ({sizes} images)",
+            fact=f"{len(result.pieces)} pieces {apart} between them ({sizes} images)",
             wanted="one",
             level="check",
             advice="Each has its own frame and scale; add photos that connect them",
@@ -153,7 +159,46 @@ def _coverage(result: SolveResult, n_images: int) -> list[Check]:
         level="check",
         advice="Run it again with --resume to go on",
     )
-    return [left_out, pieces, *failed, *([stopped] if result.interrupted else [])]
+    scenes = [_separation(separation) for separation in result.separations]
+    return [left_out, pieces, *scenes, *failed, *([stopped] if result.interrupted else [])]
+
+
+def _separation(separation: Separation) -> Check:
+    """Photos that matches join and that were taken apart all the same."""
+    one, other = sorted(separation.groups, key=len)
+    share = separation.seen / max(separation.expected, 1e-9)
+    return Check(
+        topic="Several scenes",
+        fact=f"{name_list(one)} and {len(other)} other images have matches, but share only {100 * share:.0f} % of the "
+        "points that both should see, so each group was solved by itself",
+        wanted="one scene",
+        level="check",
+        advice="They show places that look alike, or one place that changed in between. If it is one place, add photos "
+        "that lead from one group to the other, or pass --scenes.no-enabled",
+    )
+
+
+def _look_alikes(piece: Piece, where: str) -> list[Check]:
+    """Whether photos that the result places side by side see the same things."""
+    cut = piece.weakest
+    if cut is None:
+        return []
+    names = np.array(piece.reconstruction.image_names)[cut.smaller].tolist()
+    share, doubtful = f"{100 * cut.ratio:.0f} %", cut.ratio < SHARED
+    few = f"{name_list(names)} share only {share} of the points that they and the other images should both see{where}"
+    enough = f"every group of images shares at least {share} of the points that it and the others should see{where}"
+    return [
+        Check(
+            topic="Look-alikes",
+            fact=few if doubtful else enough,
+            wanted=f"above {100 * SHARED:.0f} %",
+            level="check" if doubtful else "good",
+            advice="They may show another place that looks alike, or the place changed in between. Leave them out, or "
+            "add photos that lead from them to the others",
+            images=tuple(names) if doubtful else (),
+            reason=f"only {share} of the points seen that they and others should both see",
+        )
+    ]
 
 
 def _agreement(edges: list[PairFacts], where: str) -> Check:
