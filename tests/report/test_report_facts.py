@@ -104,6 +104,9 @@ def test_the_part_that_can_be_trusted_has_no_contradictions():
     assert trusted_part(names, edges) == names
     wrong = [edge(pair.i, pair.j, 200, explained=0.1) if pair.i + pair.j in ("de", "df") else pair for pair in edges]
     assert trusted_part(names, wrong) == ["a", "b", "c"]
+    # With more images a single triangle that agrees may be chance.
+    more = [edge(one, other, 200, explained=0.1) for one, other in ("ag", "dg", "bh", "eh")]
+    assert trusted_part([*names, "g", "h"], wrong + more) == []
 
 
 def test_every_image_alone_is_a_cut():

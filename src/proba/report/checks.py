@@ -235,7 +235,11 @@ def _contradictions(piece: Piece, edges: list[PairFacts], where: str) -> Check:
         level="distrust" if worst >= CONTRADICTING[1] else "check",
         advice="The poses are wrong, or a repeated structure gives false matches. Look at these pairs. Add photos in "
         "between, try another seed or matcher, or leave these images out. "
-        f"The largest part without contradictions has {part} of {total} images (`trusted` in report.json)",
+        + (
+            f"The largest part without contradictions has {part} of {total} images (`trusted` in report.json)"
+            if part
+            else "No part of it is without contradictions"
+        ),
         images=tuple(listed),
         reason=f"{most} with others contradict the result",
     )

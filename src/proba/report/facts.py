@@ -15,6 +15,7 @@ from proba.reconstruction import Edge, Reconstruction
 from proba.refine.agreement import group_without_contradictions, symmetric_weights
 from proba.refine.options import AgreementOptions
 
+TRIANGLE = 3
 MAX_VOTES = 300
 AGREE_PX = 3.0
 """A match agrees with the reconstruction within this epipolar distance, in pixels of an image of 1024 px."""
@@ -192,7 +193,10 @@ def cuts(names: list[str], edges: list[PairFacts]) -> list[Cut]:
 
 
 def trusted_part(names: list[str], edges: list[PairFacts]) -> list[str]:
-    """The largest group of images without contradictions, by the rule with which the refinement finds its core."""
+    """The largest group of images without contradictions, by the rule with which the refinement finds its core.
+
+    Three of many are none: that their pairs agree is a single triangle, and one of so many agrees by chance.
+    """
     index, options = {name: k for k, name in enumerate(names)}, AgreementOptions()
     ends = np.array([[index[edge.i], index[edge.j]] for edge in edges], np.int64).reshape(-1, 2)  # [E, 2]
     votes = np.array([edge.votes for edge in edges])  # [E]
@@ -200,6 +204,8 @@ def trusted_part(names: list[str], edges: list[PairFacts]) -> list[str]:
     broken = usable & (np.array([edge.explained_part for edge in edges]) < options.broken_below)
     bad, good = (symmetric_weights(ends, votes * chosen, len(names)) for chosen in (broken, usable & ~broken))
     chosen = group_without_contradictions(bad, good, options.max_broken)
+    if chosen.sum() <= TRIANGLE and 2 * chosen.sum() < len(names):
+        return []
     return [name for name, taken in zip(names, chosen.tolist(), strict=True) if taken]
 
 
