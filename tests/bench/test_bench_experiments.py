@@ -186,3 +186,10 @@ def test_rows_of_the_benchmark_on_photos_are_taken_over(toy_data: Path, tmp_path
 def test_unknown_experiments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no experiment nonsense"):
         make_results(tmp_path, tmp_path / "r.md", [], RunOptions(), only=("nonsense",), minutes=0)
+
+
+def test_a_grid_that_is_not_whole_shows_what_is_there() -> None:
+    row = {"scene": "room", "regime": "strict", "seed": 0, "r": 1.0, "rra@10": 100.0, "rta@10": 98.0}
+    rows = [{**row, "sigma_px": 10}, {**row, "r": 0.5, "sigma_px": 50}]
+    lines = noise.tables(rows).splitlines()
+    assert "| r = 50 % | - / - | 98 / 100 |" in lines and "| r = 100 % | 98 / 100 | - / - |" in lines

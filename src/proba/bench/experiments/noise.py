@@ -8,7 +8,7 @@ import numpy as np
 
 from proba.bench.charts import heat_maps
 from proba.bench.disturb import with_noise
-from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, grouped, mean_score, table
+from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, cell, grouped, mean_score, table
 from proba.bench.measure import DEFAULT, STRICT, Source, regime, solve_and_score, sources
 
 QUICK_RATIOS, RATIOS = (0.02, 0.5, 1.0), (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
@@ -54,7 +54,7 @@ def tables(rows: list[dict]) -> str:
 
 
 def _cell(rows: list[dict], ratio: float, sigma_px: float) -> str:
-    return " / ".join(f"{_at(rows, key, ratio, sigma_px):.0f}" for key in ("rta@10", "rra@10"))
+    return " / ".join(cell(_at(rows, key, ratio, sigma_px), 0) for key in ("rta@10", "rra@10"))
 
 
 def draw(rows: list[dict], path: Path) -> None:
