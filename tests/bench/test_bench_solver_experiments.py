@@ -66,6 +66,9 @@ def test_ablation_says_what_is_confirmed_and_what_is_denied():
         "confirmed", "confirmed", "denied, no clear difference", "denied, it harms",
     ]  # fmt: skip
     assert "+80.0" in lines[0] and "-21.0" in lines[3]
+    assert "RTA@5, one seed." in experiment.tables(rows)
+    more = [*rows, {**rows[-1], "seed": 1}, {**rows[-1], "set": "ring"}]
+    assert "mean over seeds (object: 2, ring: 1)" in experiment.tables(more)
 
 
 def test_ablation_does_not_judge_a_part_where_all_fail_or_the_seeds_scatter_more():

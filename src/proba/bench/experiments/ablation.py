@@ -144,9 +144,12 @@ def _of(rows: list[dict], variants: Iterable[str]) -> list[dict]:
 
 
 def _told(rows: list[dict]) -> str:
-    """Of how many seeds the numbers are the mean."""
-    seeds = len({row["seed"] for row in rows})
-    return f", mean of {seeds} seeds" if seeds > 1 else ", one seed"
+    """Of how many seeds the numbers are the mean, set by set where they differ."""
+    seeds = {name: len({row["seed"] for row in group}) for (name,), group in grouped(rows, "set").items()}
+    if len(set(seeds.values())) > 1:
+        return ", mean over seeds (" + ", ".join(f"{name}: {count}" for name, count in seeds.items()) + ")"
+    count = next(iter(seeds.values()), 0)
+    return f", mean of {count} seeds" if count > 1 else ", one seed"
 
 
 def _scores(rows: list[dict], variants: Sequence[str], adds: Mapping[str, str | None], sets: Sequence[str]) -> str:
