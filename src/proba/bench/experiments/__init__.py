@@ -22,6 +22,7 @@ EXPERIMENTS: dict[str, str] = {
     "matchers": "ProBA with each matcher: its matches against the truth, and what becomes of them.",
     "runtime": "Seconds from photos to result, against photos and edges, beside COLMAP.",
     "calibration": "Are the standard deviations of poses, focal lengths and points right?",
+    "known": "Photos found in a model, and rough poses as a start of their own.",
     "surfaces": "Dense depth of rendered scenes: accuracy, completeness, and whether its deviations are right.",
 }
 """Name (also of the module) and first line of the help of each; they load libraries, so only the wanted one is."""
