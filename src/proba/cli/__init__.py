@@ -43,6 +43,7 @@ COMMANDS = {
     "merge": "merge",
     "render": "render",
     "demo": "demo",
+    "doctor": "doctor",
     "bench": "bench",
 }
 """Module of each command. Only the one that is asked for is loaded: some take seconds."""
