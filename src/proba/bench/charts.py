@@ -41,7 +41,7 @@ def bars(path: Path, groups: Sequence[str], series: Mapping[str, Sequence[float]
             axis.bar(np.arange(len(groups)) + (k - (len(series) - 1) / 2) * width, values, width, label=label)
         axis.set_xticks(np.arange(len(groups)), groups, rotation=20, ha="right", fontsize=8)
         axis.set_ylabel(ylabel)
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, loc="lower right")
 
 
 def lines(
@@ -63,6 +63,8 @@ def lines(
             if log_y:
                 axis.set_yscale("log")
             axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+            if ylabel.endswith(("%", "(%)")):
+                axis.set_ylim(-3, 103)
             axis.grid(alpha=0.3)
             axis.legend(fontsize=7)
 
