@@ -46,7 +46,9 @@ def degeneracy_notes(
     unseen = relative > (options.flat_focal_std if flat else options.max_focal_std)  # [C]
     if unseen.any():
         worst = 100 * min(float(relative.max()), 10.0)
-        cause = "planar scene: focal length cannot be observed" if flat else "focal length is poorly observed"
+        cause = (
+            "flat scene: it does not show the focal length" if flat else "the photos say little about the focal length"
+        )
         notes.append(
             Note(
                 kind="flat scene" if flat else "focal not observed",
@@ -59,8 +61,8 @@ def degeneracy_notes(
         notes.append(
             Note(
                 kind="flat scene",
-                text="planar scene: focal length and depth lean on small perspective effects",
-                advice="treat them with care",
+                text="flat scene: focal length and depth rest on small effects of perspective",
+                advice="give a known focal length (--focal fixed) if depth must be exact",
             )
         )
     return notes

@@ -41,8 +41,8 @@ def _known_pose_notes(state: State) -> list[Note]:
         return []
     what = "GPS places" if known.z_up else "known poses"
     if state.bundle.pose_prior is None:
-        text = f"the {what} do not fix a frame: they are too few, or on one line, and were not used"
-        return [Note(kind="known poses", text=text, advice="give more of them, or take `proba align`")]
+        text = f"the {what} were not used: they are too few, or on one line, and fix no frame"
+        return [Note(kind="known poses", text=text, advice="give more of them, or use `proba align` afterwards")]
     wrong = tuple(named(left_out(state.bundle, known), observations.names))
     if not wrong:
         return []

@@ -111,11 +111,11 @@ def matching_checks(matching: dict | None) -> list[Check]:
     return [
         Check(
             topic="Background left out",
-            fact="most pairs showed a background that did not move at all, so only what moves before it was matched",
+            fact="most pairs showed a background that did not move at all, so only what moves in front was matched",
             wanted="one motion",
             level="check",
-            advice="Right for a subject on a turntable before a camera that stands still; masks of the subject are "
-            "safer (--masks). To solve the background instead, pass --match.background.no-enabled",
+            advice="This is right for an object on a turntable in front of a camera that stands still; masks of the "
+            "object are safer (--masks). To solve the background instead, pass --match.background.no-enabled",
         )
     ]
 
@@ -256,7 +256,7 @@ def _weak_links(piece: Piece, edges: list[PairFacts], where: str) -> list[Check]
         if (cut.agreeing < WEAK_LINK or cut.pairs <= few_pairs) and not any(_alike(cut, other) for other in weak):
             weak.append(cut)
     if not weak:
-        fewest = f"at least {found[0].agreeing} agreeing matches hold" if found else "nothing holds"
+        fewest = f"at least {found[0].agreeing} agreeing matches hold" if found else "no matches hold"
         return [Check(topic="Weak link", fact=f"{fewest} every image and group{where}", wanted=wanted)]
     return [
         Check(
@@ -306,7 +306,7 @@ def _observations(facts: list[ImageFacts], where: str) -> Check:
         good=f"every image sees at least {least} points{where}",
         reason=f"fewer than {MIN_OBSERVATIONS} points seen",
         wanted=f"at least {MIN_OBSERVATIONS}",
-        advice="Their poses rest on little: add photos that overlap more with them, or use a denser matcher",
+        advice="Few points hold their poses: add photos that overlap more with them, or use a denser matcher",
     )
 
 
@@ -374,7 +374,7 @@ def _focals(piece: Piece, told_px: dict[str, float], where: str) -> Check:
         fact=f"{len(rec)} images have {len(rec.cameras)} different cameras (sizes or EXIF differ){where}"
         if lone
         else focals + where,
-        wanted="several images a camera",
+        wanted="several images for each camera",
         level="check" if lone else "good",
         advice="Each focal length rests on few images. If one camera took them all, pass --share all"
         + (". EXIF or the matches file tells focal lengths: pass --focal init" if told else ""),
@@ -391,7 +391,7 @@ def _told_focals(piece: Piece, told_px: dict[str, float], where: str) -> list[Ch
     off = {name: abs(math.log(found_px[name] / told_px[name])) for name in known}
     worst, bad = max(known, key=off.__getitem__), [name for name in known if off[name] > math.log(MAX_EXIF_RATIO)]
     within = f"within {100 * math.expm1(off[worst]):.0f} % of"
-    example = f" (of {worst} {found_px[worst]:.0f} px, told {told_px[worst]:.0f})"
+    example = f" ({worst}: found {found_px[worst]:.0f} px, told {told_px[worst]:.0f} px)"
     return [
         Check(
             topic="Focal length against EXIF",

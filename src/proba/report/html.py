@@ -70,7 +70,7 @@ def _head(report: dict) -> str:
         (f"{np.median(residuals):.2f} px" if residuals else "unknown", "median residual"),
         focal_range(report["focal_px"]),
         (f"{report['components'][0]['explained_share']:.1%}", "of explainable matches agree"),
-        (duration(report["seconds"]), "in all"),
+        (duration(report["seconds"]), "run time"),
     ]
     cells = "".join(f"<div><b>{_text(value)}</b><span>{_text(name)}</span></div>" for value, name in numbers)
     return (
@@ -88,8 +88,8 @@ def _next(report: dict) -> str:
     }[report["verdict"]["level"]]
     return (
         f'<p class="next"><b>Next.</b> {first}: <code>proba view FOLDER</code>. The model is in <code>sparse/0</code> '
-        "(COLMAP format), the cloud in <code>points.ply</code>. Other formats: "
-        "<code>proba export FOLDER --to nerfstudio</code>.</p>"
+        "(COLMAP format), the points in <code>points.ply</code>. Depth at every pixel: "
+        "<code>proba dense FOLDER</code>. Other formats: <code>proba export FOLDER --to nerfstudio</code>.</p>"
     )
 
 
@@ -190,13 +190,13 @@ def _images(report: dict, reconstructions: list[Reconstruction], thumbnails: dic
         '<h2>Images and pairs</h2><div class="figures">'
         + _figure(
             figures.residual_bars(report["per_image"]),
-            "Blue bars: median residual of each image in pixels. Orange ticks: its observations, relative to the "
-            "largest number.",
+            "Blue bars: median residual of each image in pixels. Orange ticks: how many points it sees, relative to "
+            "the image that sees most.",
         )
         + _figure(
             figures.graph_matrix(names, _pair_facts(report)),
-            "View graph, image against image. Above the diagonal: how much of what two views can explain agrees with "
-            "the result, from green (all) to red (nothing). Below: number of matches, dark is many.",
+            "View graph: one row and one column for each image. Above the diagonal: how many of a pair's explainable "
+            "matches agree with the result, from green (all) to red (none). Below: number of matches, dark is many.",
         )
         + f"</div>{_image_table(report, thumbnails)}"
     )
@@ -253,10 +253,10 @@ def _clusters(report: dict) -> str:
             )
             for k, cluster in enumerate(clusters)
         ]
-        told = f"{out} of them were voted out, and their images placed by the others" if out else "all of them agree"
+        told = f"{out} of them were voted out, and their photos placed by the others" if out else "all of them agree"
         blocks.append(
             f"<h2>Clusters</h2><p>These {len(component['images'])} photos were solved in {len(clusters)} overlapping "
-            f"clusters, which were joined by the photos that they share, and adjusted together; {told}.</p>"
+            f"clusters. These were joined by the photos that they share, and adjusted together; {told}.</p>"
             + _table(("cluster", "photos", "verdict", "explained", ""), rows)
         )
     return "".join(blocks)
@@ -274,7 +274,7 @@ def _hypotheses(report: dict) -> str:
         if choice["margin"] < 0.005:
             won += " (the same world, reached from another start)"
     else:
-        won += "; it was good enough that no other was refined"
+        won += "; it was so good that no other was refined"
     rows = [
         (
             h["name"] + (" (chosen)" if h["chosen"] else ""),
@@ -290,8 +290,9 @@ def _hypotheses(report: dict) -> str:
         f'<p>{won}.</p><div class="figures">'
         + _figure(
             figures.loss_curves(report["hypotheses"]),
-            "Loss by iteration. Thick: the chosen one; a dot: dropped here. Support: share of matches within 3 px "
-            "before the refinement; explained: share of the explainable ones after a first adjustment, if it had one.",
+            "Loss by iteration. The thick line is the chosen start; a dot marks where a start was dropped. Support: "
+            "share of all matches within 3 px before the refinement. Explained: share of the explainable matches that "
+            "agree after a first adjustment, where there was one.",
         )
         + "<div>"
         + _table(("start", "loss", "support", "explained"), rows)
