@@ -72,6 +72,24 @@ def test_parts_without_shared_images_are_not_compared():
     assert joined.kept.tolist() == [False, True]
 
 
+def test_images_that_ran_away_tell_nothing():
+    """Three of eight shared images are far off in one part, with the depths that belong to such a place."""
+    rng = np.random.default_rng(4)
+    truth, _, _ = parts_of_ring()
+    frames = [own_frame(rng), own_frame(rng)]
+    one, other = (part(truth, m, f, rng) for m, f in zip((np.arange(20), np.arange(12, 32)), frames, strict=True))
+    poses, depth = one.cam_from_world.copy(), one.seen_depth.copy()
+    poses[17:, :3, 3] += 5000 * one.depth
+    depth[np.isin(one.seen_image, [17, 18, 19])] *= 1000
+    lost = replace(one, cam_from_world=poses, seen_depth=depth)
+    assert np.flatnonzero(lost.astray).tolist() == [17, 18, 19]
+    link = compare([lost, other], 0, 1, OPTIONS)
+    assert link is not None and link.shared == link.agreeing == 5
+    true = frames[0] @ frames[1].inverse()
+    assert np.linalg.norm(link.translation - true.translation) < 0.05 * one.depth
+    assert link.log_scale == pytest.approx(np.log(true.scale), abs=0.01)
+
+
 def test_the_scale_follows_from_depths_where_cameras_stand_together():
     """Cameras that only turn say nothing about a scale; what they see does."""
     rng = np.random.default_rng(3)

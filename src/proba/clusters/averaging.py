@@ -87,7 +87,7 @@ def compare(parts: Sequence[Part], one: int, other: int, options: ClusterOptions
     """How two parts lie to each other; None where too few images tell, or those that do disagree."""
     a, b = parts[one], parts[other]
     _, here, there = np.intersect1d(a.images, b.images, return_indices=True)  # [S] each
-    sound = ~np.isin(a.images[here], [*a.unplaced, *b.unplaced])
+    sound = ~(a.astray[here] | b.astray[there])
     here, there = here[sound], there[sound]
     if len(here) < 3:
         return None
@@ -100,7 +100,7 @@ def compare(parts: Sequence[Part], one: int, other: int, options: ClusterOptions
     offset = a.centres[here] - np.exp(log_scale) * rotation.apply(b.centres[there])  # [S, 3]
     spread = np.hypot(a.pose_std[here, 3:].max(axis=1), np.exp(log_scale) * b.pose_std[there, 3:].max(axis=1))  # [S]
     weight = 1 / (spread**2 + (FLOOR_SHARE * a.depth) ** 2)  # [S]
-    translation = _robust_mean(offset, weight)
+    translation = _robust_mean(offset, weight, options.place * a.depth)
     far = np.linalg.norm(offset - translation, axis=1)  # [S]
     agrees = (angle < np.radians(options.rotation_deg)) & (far < options.place * a.depth)  # [S]
     if agrees.sum() < max(3, MIN_AGREEING * len(agrees)):
@@ -179,10 +179,13 @@ def _robust_step(offset: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return w @ offset / w.sum()
 
 
-def _robust_mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    mean = np.median(values, axis=0)
+def _robust_mean(values: np.ndarray, weight: np.ndarray, bound: float) -> np.ndarray:
+    """Mean of those values [S, D] that most others lie within a bound of, with less weight for those far off."""
+    near = np.linalg.norm(values[:, None] - values[None], axis=2) < bound  # [S, S]
+    group = near[int(near.sum(axis=1).argmax())]
+    mean = np.median(values[group], axis=0)
     for _ in range(ROUNDS):
-        mean = mean + _robust_step(values - mean, weight)
+        mean = mean + _robust_step(values[group] - mean, weight[group])
     return mean
 
 

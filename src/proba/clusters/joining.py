@@ -14,6 +14,9 @@ from proba.graph.partition import Partition
 from proba.matches import Matches
 from proba.solution import CLUSTERS, Solution
 
+LENT = 2.0
+"""How many times as large the deviation of an image in a cluster that it does not belong to counts."""
+
 
 def joined_solution(
     matches: Matches,
@@ -67,8 +70,8 @@ def _sources(local: np.ndarray, partition: Partition, parts: Sequence[Part], joi
         nodes = local[part.images]  # [n]
         # The cluster that an image belongs to sees all around it; another one has it at its rim.
         away = partition.home[nodes] != np.bincount(partition.home[nodes]).argmax()
-        rough = np.isin(part.images, part.unplaced)
-        doubt = part.pose_std.max(axis=1) / (1 + part.pose_std.max(axis=1)) + away + 2.0 * rough  # [n]
+        std = np.maximum(part.pose_std[:, :3].max(axis=1), part.pose_std[:, 3:].max(axis=1) / part.depth)  # [n]
+        doubt = np.where(part.astray, np.inf, std) * np.where(away, LENT, 1.0)  # [n]
         better = doubt < surest[nodes]
         source[nodes[better], 0], source[nodes[better], 1] = p, np.flatnonzero(better)
         surest[nodes[better]] = doubt[better]

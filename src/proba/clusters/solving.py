@@ -21,6 +21,10 @@ from proba.tasks import pack, unpack
 
 FEWEST = 3
 """Images of a piece: with fewer, nothing tells how large it is beside others."""
+RUNAWAY = 100.0
+"""Ratio of the depth that an image sees to the median depth of its part beyond which its scale is not believed."""
+MAX_STD = 0.25
+"""Deviation of a camera's place, in median depths, beyond which it is not believed."""
 _ARRAYS = (
     "images",
     "camera_of_image",
@@ -60,6 +64,18 @@ class Part:
     def centres(self) -> np.ndarray:  # [n, 3]
         rotation = self.cam_from_world[:, :3, :3]
         return -np.einsum("nji,nj->ni", rotation, self.cam_from_world[:, :3, 3])
+
+    @property
+    def astray(self) -> np.ndarray:  # [n] bool
+        """Images whose place tells nothing: rough ones, those that hardly anything holds, and those that ran away along
+        a chain of narrow baselines, to where all that they see is far larger or smaller than the rest."""
+        depth = np.full(len(self.images), np.nan)
+        for k, image in enumerate(self.images.tolist()):
+            mine = self.seen_depth[self.seen_image == image]
+            depth[k] = np.median(mine) if len(mine) else np.nan
+        away = np.abs(np.log(np.maximum(depth, 1e-12) / self.depth))  # [n]
+        sure = (away < np.log(RUNAWAY)) & (self.pose_std[:, 3:].max(axis=1) < MAX_STD * self.depth)
+        return np.isin(self.images, self.unplaced) | ~sure
 
     @property
     def depth(self) -> float:
