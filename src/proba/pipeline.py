@@ -132,6 +132,8 @@ class Piece:
     """The clusters that it was divided into; none: it was solved as a whole."""
     weakest: SightCut | None = None
     """The two groups of its images that share least of what both should see; None: nothing can be judged."""
+    lone: list[str] = field(default_factory=list)
+    """Single images that share too little of what they and the others should both see."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,6 +464,7 @@ def _refine_pieces(
             seconds[stage] = seconds.get(stage, 0.0) + value
         scenes = find_scenes(piece.reconstruction, options.scenes, seed=options.seed)
         piece.weakest = scenes.weakest
+        piece.lone = [piece.reconstruction.image_names[k] for k in scenes.lone]
         if len(scenes.groups) > 1 and known is None and not result.interrupted:
             parts = _parts(matches, source, scenes, options, first=begun + len(waiting))
             if parts is not None:

@@ -232,5 +232,10 @@ def test_images_that_share_too_little_are_named(finished):
         (check,) = (check for check in report["checks"] if check["topic"] == "Look-alikes")
         assert check["level"] == level
         assert list(check["images"]) == (finished.rec.image_names[:3] if level == "check" else [])
-        assert f"{seen / 10:.0f} %" in check["fact"]
+        assert ("25 %" if level == "check" else f"{seen / 10:.0f} %") in check["fact"]
         assert report["components"][0]["least_shared"] == pytest.approx(seen / 1000)
+    result.pieces[0].lone = finished.rec.image_names[4:5]
+    (check,) = (
+        c for c in report_dict(finished.matches, result, SolveOptions())["checks"] if c["topic"] == "Look-alikes"
+    )
+    assert check["level"] == "check" and list(check["images"]) == finished.rec.image_names[4:5]

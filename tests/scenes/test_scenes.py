@@ -100,3 +100,16 @@ def test_two_pairs_that_match_badly_are_no_evidence():
     assert set(np.flatnonzero(cut.side ^ cut.side[0])) == set(range(4, 12))
     assert cut.most < options.most_shared
     assert cut.chance > options.max_chance
+
+
+def test_a_single_image_that_shares_too_little_is_named():
+    rec, options = arcs(1.0), SceneOptions()
+    points, rng = rec.points, np.random.default_rng(1)
+    lost = (points.obs_image == 5) & (rng.random(len(points.obs_image)) > 0.08)
+    # It shows other things in the same places: points of its own, which another photo near it has as well.
+    own = np.flatnonzero(lost)
+    points.xyz = np.concatenate([points.xyz, points.xyz[points.obs_point[own]]])
+    points.obs_point[own] = len(points.xyz) - len(own) + np.arange(len(own))
+    scenes = find_scenes(rec, options)
+    assert len(scenes.groups) == 1 and scenes.lone == [5]
+    assert find_scenes(arcs(1.0), options).lone == []

@@ -183,20 +183,25 @@ def _look_alikes(piece: Piece, where: str) -> list[Check]:
     cut = piece.weakest
     if cut is None:
         return []
-    names = np.array(piece.reconstruction.image_names)[cut.smaller].tolist()
-    share, doubtful = f"{100 * cut.ratio:.0f} %", cut.ratio < SHARED
-    few = f"{name_list(names)} share only {share} of the points that they and the other images should both see{where}"
-    enough = f"every group of images shares at least {share} of the points that it and the others should see{where}"
+    share, wanted = f"{100 * cut.ratio:.0f} %", f"above {100 * SHARED:.0f} %"
+    names = list(piece.lone)
+    if cut.ratio < SHARED:
+        names += np.array(piece.reconstruction.image_names)[cut.smaller].tolist()
+    if not names:
+        fact = f"every group of images shares at least {share} of the points that it and the others should see{where}"
+        return [Check(topic="Look-alikes", fact=fact, wanted=wanted)]
+    few = f"less than {100 * SHARED:.0f} % of the points that they and the other images should both see"
+    names = list(dict.fromkeys(names))
     return [
         Check(
             topic="Look-alikes",
-            fact=few if doubtful else enough,
-            wanted=f"above {100 * SHARED:.0f} %",
-            level="check" if doubtful else "good",
+            fact=f"{name_list(names)} share {few}{where}",
+            wanted=wanted,
+            level="check",
             advice="They may show another place that looks alike, or the place changed in between. Leave them out, or "
             "add photos that lead from them to the others",
-            images=tuple(names) if doubtful else (),
-            reason=f"only {share} of the points seen that they and others should both see",
+            images=tuple(names),
+            reason=f"{few.partition(' of ')[0]} of the points shared that they and others should both see",
         )
     ]
 

@@ -33,7 +33,7 @@ class SceneOptions:
     min_pair: float = 5.0
     """Pairs of which fewer shared points are expected do not take part in the ranking."""
     min_images: int = 3
-    """Smaller groups are not taken apart; the report names them."""
+    """Smaller groups are not taken apart; single images that share too little are named in the report."""
     max_images: int = 1500
     """Larger pieces are not judged; time grows with the square."""
     min_expected: float = 30.0
@@ -78,12 +78,14 @@ class Scenes:
     """Where it falls apart: first the whole, then its parts. Their sides count all images."""
     weakest: SightCut | None
     """Of the whole; None if nothing can be judged."""
+    lone: list[int]
+    """Single images that share too little with all others; they stay where they are."""
 
 
 def find_scenes(reconstruction: Reconstruction, options: SceneOptions, *, seed: int = 0) -> Scenes:
     """Take a reconstruction apart where two groups of photos share too little of what both should see."""
     n = len(reconstruction)
-    whole = Scenes(groups=[np.arange(n)], cuts=[], weakest=None)
+    whole = Scenes(groups=[np.arange(n)], cuts=[], weakest=None, lone=[])
     if not options.enabled or not 2 * options.min_images <= n <= options.max_images:
         return whole
     everything = count_sightings(reconstruction, options.sightings, seed=seed)
@@ -97,7 +99,20 @@ def find_scenes(reconstruction: Reconstruction, options: SceneOptions, *, seed: 
             continue
         cuts.append(replace(cut, side=_among(n, members[cut.side]), other=_among(n, members[~cut.side])))
         waiting += [members[cut.side], members[~cut.side]]
-    return Scenes(groups=sorted(groups, key=lambda group: (-len(group), group[0])), cuts=cuts, weakest=weakest)
+    groups.sort(key=lambda group: (-len(group), group[0]))
+    return Scenes(groups=groups, cuts=cuts, weakest=weakest, lone=_lone(everything, options))
+
+
+def _lone(sightings: Sightings, options: SceneOptions) -> list[int]:
+    """Images that share too little with all others together, by the rule for groups."""
+    found = []
+    for image in range(sightings.images):
+        side = _among(sightings.images, np.array([image]))
+        cut = judge_cut(sightings, side)
+        if cut.expected >= options.min_expected and cut.most < options.most_shared:
+            chance = sightings.images * _rank_chance(sightings, side, options)
+            found += [image] if chance < options.max_chance else []
+    return found
 
 
 def _among(n: int, members: np.ndarray) -> np.ndarray:  # [n] bool
@@ -147,7 +162,7 @@ def judge_cut(sightings: Sightings, side: np.ndarray) -> SightCut:
     ratio = shared / max(total, 1e-9)
     # A photo on the smaller side may hold most pairs, so each one counts as a draw of its own (jackknife).
     left = (shared - of_image[1]) / np.maximum(total - of_image[0], 1e-9)  # [N]
-    part = of_image[0] > 0
+    part = (of_image[0] > 0) & (of_image[0] < (1 - 1e-9) * total)  # without a photo of all pairs nothing is left
     n = max(int(part.sum()), 2)
     spread = np.sqrt((n - 1) / n * ((left[part] - ratio) ** 2).sum())
     return SightCut(
