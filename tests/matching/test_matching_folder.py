@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.sparse import csr_array
 from textures import noise, save, transfer, two_plane_views
 
 from proba.errors import GeometryError, InputError
@@ -15,7 +16,7 @@ from proba.io.matches_h5 import load_matches
 from proba.matches import ImageInfo, PairMatches
 from proba.matching import MatcherEntry, MatchOptions, PairOptions, VerifyOptions, match_folder, matchers, register
 from proba.matching.features import FeatureCache
-from proba.matching.folder import fixed_bytes
+from proba.matching.folder import fixed_bytes, weak_photos
 from proba.matching.pairs import (
     Candidates,
     choose_pairs,
@@ -409,3 +410,15 @@ def test_joined_matches():
     one, other = two_views(5, 0), two_views(7, 0)
     assert len(join_matches([one, other]).scores) == 12
     assert len(join_matches([]).scores) == 0
+
+
+def test_strangers_do_not_make_all_photos_weak():
+    chain = np.diag(np.full(19, 500), 1) + np.diag(np.full(19, 500), -1)  # 20 photos in a row, all strong
+    chain[[0, 1], [1, 0]] = 150  # the first has few matches
+    counts = np.zeros((26, 26), int)
+    counts[:20, :20] = chain
+    options = MatchOptions(weak_share=0.2)
+    assert np.flatnonzero(weak_photos(csr_array(counts), options)).tolist() == [0, *range(20, 26)]
+    counts[:20, :20] = np.minimum(chain, 60)  # the set itself has little texture
+    assert weak_photos(csr_array(counts), options).all()
+    assert weak_photos(csr_array((3, 3), dtype=int), options).all()

