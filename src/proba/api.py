@@ -22,6 +22,7 @@ from proba.io.colours import colour_points
 from proba.io.dense_folder import DensePiece, begin_dense, fingerprint, finish_dense, remove_work
 from proba.io.ground_truth import load_ground_truth
 from proba.io.images import count_photos, tells_focal
+from proba.io.intrinsics import read_intrinsics
 from proba.io.lock import locked
 from proba.io.matches_h5 import load_matches
 from proba.io.photo_folder import mask_folder, photo_folder
@@ -383,7 +384,10 @@ def _check_inputs(images: str | Path, match: MatchOptions, options: SolveOptions
         evaluator(options.solver.device)
     check_photo_source(Path(images))
     cameras = CameraOptions() if options is None else options.cameras
-    if cameras.focal != "free" and (is_video(Path(images)) or not tells_focal(Path(images))):
+    told = cameras.focal_px is not None or cameras.intrinsics is not None
+    if cameras.intrinsics is not None:
+        read_intrinsics(cameras.intrinsics)
+    if cameras.focal != "free" and not told and (is_video(Path(images)) or not tells_focal(Path(images))):
         raise no_known_focal(cameras)
 
 

@@ -161,13 +161,14 @@ def no_known_focal(options: CameraOptions) -> InputError:
     """What to say where a known focal length is needed and there is none."""
     return InputError(
         f"--focal {options.focal} needs a known focal length, but neither EXIF nor the matches file tells one. "
-        "Leave it out: focal lengths are estimated then."
+        "Leave it out: focal lengths are estimated then. Or give it with --focal-px or --intrinsics."
     )
 
 
 def unknown_focals(images: Sequence[ImageInfo], setup: CameraSetup) -> list[str]:
     """Names of the images of cameras whose focal length is not known."""
-    known = setup.known[setup.camera_of_image]  # [N]
+    told = np.array([image.lens is not None for image in images])  # [N]
+    known = setup.known[setup.camera_of_image] | told  # [N]
     return [image.name for image, told in zip(images, known.tolist(), strict=True) if not told]
 
 
