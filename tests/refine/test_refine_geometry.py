@@ -25,7 +25,7 @@ from proba.refine.bundle import (
     unit_tracks,
 )
 from proba.refine.growing import grow
-from proba.refine.placement import place_by_points
+from proba.refine.placement import Placement, known_observations, place_by_points
 from proba.refine.rescue import rescue
 from proba.refine.tracks import build_tracks
 from proba.refine.triangulate import (
@@ -142,12 +142,16 @@ def test_an_image_with_its_own_camera_is_placed_with_another_focal_length(room, 
     intrinsics[3, [FX, FY]] *= 3.0
     spoilt, others = replace(start, intrinsics=intrinsics), np.arange(start.n_images) != 3
     known = replace(spoilt, known_focal=intrinsics[:, FX])
-    held, free = (place_by_points(world, others, 3, OPTIONS.placement) for world in (known, spoilt))
+
+    def placement(world: Bundle) -> Placement | None:
+        return place_by_points(world, others, 3, known_observations(world, others)[3], OPTIONS.placement)
+
+    held, free = placement(known), placement(spoilt)
     assert held is not None and free is not None
     assert held.focal == intrinsics[3, FX] and free.inliers > 1.5 * held.inliers
     assert 0.7 < free.focal / start.intrinsics[3, FX] < 1.4  # the nearest of a few
     common = replace(spoilt, camera_of_image=np.zeros(start.n_images, int))
-    again = place_by_points(common, others, 3, OPTIONS.placement)
+    again = placement(common)
     assert again is not None and again.focal == intrinsics[0, FX]  # the others know it
 
 

@@ -68,6 +68,12 @@ class PairAgreement:
         found = self._points.get((j, i))
         return None if found is None else (found[1], found[0])
 
+    def across(self, placed: np.ndarray) -> list[tuple[int, int]]:
+        """All pairs of an image that is `placed` [N] bool with one that is not, in this order, sorted."""
+        mixed = self.pairs[placed[self.pairs[:, 0]] != placed[self.pairs[:, 1]]]  # [M, 2]
+        first = placed[mixed[:, 0]]
+        return sorted(zip(np.where(first, *mixed.T).tolist(), np.where(first, *mixed.T[::-1]).tolist(), strict=True))
+
     def support(self, bundle: Bundle) -> np.ndarray:
         """Share [E] of each pair's matches that agree with the poses of a world, in front of both cameras."""
         i, j = self.pairs.T  # [E] each

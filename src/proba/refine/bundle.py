@@ -48,6 +48,10 @@ class PosePrior:
         turn = Rotation.from_matrix(here @ there.transpose(0, 2, 1)).as_rotvec()  # [N, 3]
         return np.concatenate([turn, _centres(cam_from_world) - _centres(self.cam_from_world)], axis=1)
 
+    def of(self, chosen: np.ndarray) -> PosePrior:
+        """That of the images `chosen` [S] alone."""
+        return PosePrior(self.cam_from_world[chosen], self.precision[chosen])
+
 
 def _centres(cam_from_world: np.ndarray) -> np.ndarray:  # [N, 3]
     return -np.einsum("nji,nj->ni", cam_from_world[:, :3, :3], cam_from_world[:, :3, 3])
@@ -157,6 +161,26 @@ class Bundle:
         kept = chosen[self.tracks.track_of_observation]  # [K]
         tracks = self.tracks.take(np.flatnonzero(chosen))
         return replace(self, tracks=tracks, xyz=self.xyz[chosen], alive=self.alive[kept])
+
+    def some_images(self, chosen: np.ndarray) -> Bundle:
+        """The images `chosen` [S] alone, with what holds of the points that two of them see; all cameras stay."""
+        index = np.full(self.n_images, -1)
+        index[chosen] = np.arange(len(chosen))
+        kept = self.alive & (index[self.tracks.image] >= 0)  # [K]
+        length = per_track_sum(self.tracks, kept)  # [T]
+        kept &= (length >= 2)[self.tracks.track_of_observation]
+        length = length[length >= 2]
+        offset = np.concatenate([[0], np.cumsum(length)])
+        image = index[self.tracks.image[kept]]
+        return replace(
+            self,
+            tracks=Tracks(offset, image, self.tracks.xy[kept]),
+            cam_from_world=self.cam_from_world[chosen],
+            camera_of_image=self.camera_of_image[chosen],
+            xyz=self.xyz[per_track_sum(self.tracks, kept) >= 2],
+            alive=np.ones(len(image), bool),
+            pose_prior=None if self.pose_prior is None else self.pose_prior.of(chosen),
+        )
 
     def with_tracks(self, tracks: Tracks) -> Bundle:
         """The same cameras with other tracks, whose points are not known yet."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from proba.cameras import AUTO
 from proba.geometry.camera import CX, CY, FX, FY, K1, K2, K3, K4, P1, P2, is_fisheye
@@ -84,12 +86,60 @@ def select_camera_model(
 
     Forward selection: of the models a step richer than the present one the best is taken, if its robust
     log-likelihood exceeds the present one's by more than the penalty and its values are believable. It begins with a
-    plain focal length, or with the `freedom` of a selection before. A `model` that the user has named is taken.
+    plain focal length, or with the `freedom` of a selection before. A `model` that the user has named is taken. Of many
+    images only a part is asked.
     """
+    # A model that is given is for all cameras, however few images they have.
+    given = freedom is None and _first_choice(bundle, options.camera_model, None, model).distortion > 0
+    part = None if given or model != AUTO else _trial_part(bundle, options.camera_model)
+    if part is None:
+        return _selected(bundle, options, freedom, model)
+    tried, found, trials = _selected(part, options, freedom, model)
+    rich = eligible_cameras(bundle, options.camera_model)  # [C]
+    choice = _first_choice(tried, options.camera_model, found, model)
+    step = _trial_round(bundle, options)
+    fitted = _fit(bundle, choice, step, options, rich)
+    if not real_cameras(fitted, options.camera_model):
+        return _selected(bundle, options, freedom, model)
+    return _weighed(fitted, found, step, options), found, trials
+
+
+def _trial_part(bundle: Bundle, options: CameraModelOptions) -> Bundle | None:
+    """Images of the cameras that may get a richer model: the neighbours of the best observed one, then theirs, in
+    random order. None where the set is small, or hangs together so loosely that a part would say little."""
+    rich = eligible_cameras(bundle, options)[bundle.camera_of_image]  # [N]
+    if bundle.n_images <= options.trial_images or rich.sum() < options.few_images:
+        return None
+    observed, tracks = bundle.alive & rich[bundle.tracks.image], bundle.tracks
+    sees = csr_array(
+        (np.ones(int(observed.sum()), np.int32), (tracks.image[observed], tracks.track_of_observation[observed])),
+        shape=(bundle.n_images, tracks.n_tracks),
+    )
+    shared = (sees @ sees.T).tocoo()
+    near = shared.data >= options.trial_points
+    links = csr_array((np.ones(int(near.sum())), (shared.row[near], shared.col[near])), shape=shared.shape)
+    root = int(np.asarray(sees.sum(axis=1)).argmax())
+    steps = dijkstra(links, indices=root, unweighted=True)  # [N]
+    order = np.lexsort((np.random.default_rng(0).permutation(len(steps)), steps))[: options.trial_images]
+    if not np.isfinite(steps[order]).all():
+        return None
+    part = bundle.some_images(np.sort(order))
+    rich = eligible_cameras(part, options)[part.camera_of_image]
+    return part if rich.sum() >= options.few_images else None
+
+
+def _trial_round(bundle: Bundle, options: RefineOptions) -> Round:
+    """The adjustment that compares models. With a wide loss the few worst observations would decide."""
+    return replace(noise_round(bundle, options.adjust), iterations=options.camera_model.iterations, tolerance=1e-5)
+
+
+def _selected(
+    bundle: Bundle, options: RefineOptions, freedom: Freedom | None, model: str
+) -> tuple[Bundle, Freedom, list[CameraTrial]]:
+    """The forward selection on all images."""
     rich = eligible_cameras(bundle, options.camera_model)  # [C]
     choice = _first_choice(bundle, options.camera_model, freedom, model)
-    # With a wide loss the few worst observations would decide instead of the many good ones.
-    step = replace(noise_round(bundle, options.adjust), iterations=options.camera_model.iterations, tolerance=1e-5)
+    step = _trial_round(bundle, options)
     if choice.distortion and freedom is None:
         everyone = np.ones(bundle.n_cameras, bool)
         for rough in options.adjust.annealed if choice.fisheye else ():  # the guessed lens may be far off

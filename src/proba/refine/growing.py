@@ -10,9 +10,9 @@ import poselib
 
 from proba.geometry.camera import FX, FY, UNIT_SIDE_PX, focal_from_fov
 from proba.refine.adjust import Freedom, adjust
-from proba.refine.agreement import PairAgreement, explained
+from proba.refine.agreement import PairAgreement, explained, same_world
 from proba.refine.bundle import Bundle
-from proba.refine.options import PlacementOptions, RefineOptions
+from proba.refine.options import PlacementOptions, RefineOptions, WorldOptions
 from proba.refine.placement import flat_enough, pair_ransac, pinhole_view, pose_matrix
 from proba.refine.rescue import rebuild, rescue
 from proba.refine.separate import separate_cameras
@@ -53,7 +53,8 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
     """The cameras placed one by one, starting from the strongest pair, for several focal lengths; the best result.
 
     For sets where wrong matches outweigh the right ones when all images move at once: a camera that is placed by the
-    points of others can leave its wrong matches aside. Ends when a share of `good` is explained.
+    points of others can leave its wrong matches aside. Ends when a share of `good` is explained, or when it comes out
+    as it was: two ways that lead to the same cameras confirm them.
     """
     best, best_share = bundle, -1.0
     starts = [_with_fov(bundle, fov) for fov in options.placement.fov_deg] if _open(bundle) else [bundle]
@@ -66,7 +67,7 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
         share = explained(grown, pairs)
         if share > best_share:
             best, best_share = grown, share
-        if best_share > good:
+        if best_share > good or _confirms(grown, share, bundle, pairs, options.worlds):
             break
     return best
 
@@ -74,6 +75,13 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
 def _open(bundle: Bundle) -> bool:
     """Whether a field of view is a guess; that of a fisheye was one of the solver's worlds."""
     return not (bundle.known | bundle.calibrated | bundle.fisheye).all()
+
+
+def _confirms(grown: Bundle, share: float, bundle: Bundle, pairs: PairAgreement, options: WorldOptions) -> bool:
+    """Whether a grown world that explains this share is the one that was there."""
+    enough = options.agree_min_share * pairs.explainable
+    alike = abs(share - explained(bundle, pairs)) < options.agree_share
+    return alike and share >= enough and same_world(grown, bundle, options.agree_deg)
 
 
 def _with_fov(bundle: Bundle, fov_deg: float) -> Bundle:

@@ -95,6 +95,9 @@ class PlacementOptions:
     """Fields of view along the longest side that are tried where none is known, the common ones first, degrees."""
     other_focal_gain: float = 1.1
     """Another focal length than the present one needs this many times the inliers."""
+    candidates: int = 50
+    """Images that are tried at a time, those that see most known points first: where one of them is sure, the others
+    can wait."""
     point_px: float = 6.0
     """Reprojection error of an inlier; wide, because the points come from a rough world."""
     point_iterations: int = 5000
@@ -202,6 +205,10 @@ class CameraModelOptions:
     """How many times it counts then, besides how much more the parts of the image plane disagree than chance gives."""
     iterations: int = 40
     """Iterations of the adjustment that compares models; too few look like evidence."""
+    trial_images: int = 60
+    """In larger sets models are compared on so many images, around the one with most observations."""
+    trial_points: int = 20
+    """Points that two of these must share to count as neighbours."""
 
 
 @dataclass(frozen=True, kw_only=True)

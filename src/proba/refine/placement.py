@@ -33,33 +33,63 @@ class Placement:
         return self.inliers * self.share
 
 
-def best_placement(
-    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions
-) -> Placement | None:
-    """The best supported new pose of an image that is not `placed` [N] bool yet.
+def best_placements(
+    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions, most: int
+) -> list[Placement]:
+    """The best supported new poses of images that are not `placed` [N] bool yet: `most` of those that are sure, or one.
 
     Images with a camera of their own may get another focal length if theirs is not known beforehand.
     """
-    lost = np.flatnonzero(~placed).tolist()
-    found = in_parallel(lambda k: place_by_points(bundle, placed, k, options), lost)
-    best = max((p for p in found if p is not None), key=lambda p: p.inliers, default=None)
-    sure = best is not None and best.inliers >= options.sure_inliers and best.share >= options.sure_share
-    if not sure:
-        second = _place_by_pair(bundle, placed, lost, pairs, options)
-        if second is not None and (best is None or second.merit > best.merit):
-            return second
-    return best if best is not None and best.inliers >= options.min_inliers else None
+    lost, seen = np.flatnonzero(~placed), known_observations(bundle, placed)
+    count = np.array([len(seen[k]) for k in lost])  # [L]
+    # Those that see most known points are the best supported, if they are sure: the others need not be tried.
+    ranked = lost[np.argsort(-count, kind="stable")]
+    found: list[Placement | None] = []
+    for part in np.split(ranked, [max(options.candidates, 2 * most)]):
+        found += in_parallel(lambda k: place_by_points(bundle, placed, k, seen[k], options), np.sort(part).tolist())
+        best = max((p for p in found if p is not None), key=lambda p: p.inliers, default=None)
+        if best is not None and _is_sure(best, options):
+            return _best_of_each_camera([p for p in found if p is not None], bundle, placed, most, options)
+    second = _place_by_pair(bundle, placed, pairs, options)
+    if second is not None and (best is None or second.merit > best.merit):
+        return [second]
+    return [best] if best is not None and best.inliers >= options.min_inliers else []
 
 
-def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, options: PlacementOptions) -> Placement | None:
-    """Absolute pose of an image from points that the placed images hold."""
+def _is_sure(placement: Placement, options: PlacementOptions) -> bool:
+    return placement.inliers >= options.sure_inliers and placement.share >= options.sure_share
+
+
+def _best_of_each_camera(
+    found: list[Placement], bundle: Bundle, placed: np.ndarray, most: int, options: PlacementOptions
+) -> list[Placement]:
+    """The `most` sure ones with most inliers; only one of a camera that no placed image has, whose focal it tells."""
+    known: set[int] = set(bundle.camera_of_image[placed].tolist())
+    chosen: list[Placement] = []
+    for placement in sorted((p for p in found if _is_sure(p, options)), key=lambda p: -p.inliers):
+        camera = int(bundle.camera_of_image[placement.image])
+        if len(chosen) < most and (camera in known or all(camera != bundle.camera_of_image[p.image] for p in chosen)):
+            chosen.append(placement)
+    return chosen
+
+
+def known_observations(bundle: Bundle, placed: np.ndarray) -> list[np.ndarray]:
+    """The observations of each image, ascending, of points that the `placed` images [N] bool hold."""
     tracks = bundle.tracks
-    known = bundle.alive_per_track(placed) >= 2  # [T]
-    owner = tracks.track_of_observation
-    seen = (tracks.image == image) & known[owner]  # [K]
-    seen[seen] = flat_enough(bundle, image, tracks.xy[seen])
-    if seen.sum() < options.min_inliers + 2:
+    known = np.flatnonzero((bundle.alive_per_track(placed) >= 2)[tracks.track_of_observation])
+    order = known[np.argsort(tracks.image[known], kind="stable")]
+    return np.split(order, np.searchsorted(tracks.image[order], np.arange(1, bundle.n_images)))
+
+
+def place_by_points(
+    bundle: Bundle, placed: np.ndarray, image: int, seen: np.ndarray, options: PlacementOptions
+) -> Placement | None:
+    """Absolute pose of an image from its observations `seen` of points that the placed images hold."""
+    tracks = bundle.tracks
+    seen = seen[flat_enough(bundle, image, tracks.xy[seen])]
+    if len(seen) < options.min_inliers + 2:
         return None
+    point = np.searchsorted(tracks.offset, seen, side="right") - 1
     xy, camera = pinhole_view(bundle, image, tracks.xy[seen])
     present = camera["params"][0]
     own = bundle.camera_of_image[image]
@@ -74,9 +104,9 @@ def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, options: Pla
 
     def place(focal: float) -> Placement:
         pinhole = {**camera, "params": [focal, 0.0, 0.0]}
-        pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[owner[seen]], pinhole, ransac, {})
+        pose, info = poselib.estimate_absolute_pose(xy, bundle.xyz[point], pinhole, ransac, {})
         inliers = int(info["num_inliers"])
-        return Placement(image, pose_matrix(pose.R, pose.t), inliers, inliers / int(seen.sum()), focal)
+        return Placement(image, pose_matrix(pose.R, pose.t), inliers, inliers / len(seen), focal)
 
     first = place(present)
     best = max((place(focal) for focal in others if focal != present), key=lambda p: p.inliers, default=first)
@@ -84,25 +114,27 @@ def place_by_points(bundle: Bundle, placed: np.ndarray, image: int, options: Pla
 
 
 def _place_by_pair(
-    bundle: Bundle, placed: np.ndarray, lost: list[int], pairs: PairAgreement, options: PlacementOptions
+    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions
 ) -> Placement | None:
-    """Relative pose to one placed image, with the scale from the depths known there."""
+    """The best of all by its relative pose to one placed image, with the scale from the depths known there."""
     depth = observed_depths(bundle)  # [K]
     known = bundle.alive & (bundle.alive_per_track(placed) >= 2)[bundle.tracks.track_of_observation]
+    order = np.flatnonzero(known)
+    order = order[np.argsort(bundle.tracks.image[order], kind="stable")]
+    begin = np.searchsorted(bundle.tracks.image[order], np.arange(bundle.n_images + 1))  # [N + 1]
     tasks: list[tuple[int, int, tuple[np.ndarray, np.ndarray], cKDTree, np.ndarray]] = []
-    for j in np.flatnonzero(placed).tolist():
-        here = known & (bundle.tracks.image == j)  # [K]
-        if here.sum() < options.pair_known:
+    trees: dict[int, cKDTree] = {}
+    for j, k in pairs.across(placed):
+        here, points = order[begin[j] : begin[j + 1]], pairs.between(j, k)
+        if len(here) < options.pair_known or points is None:
             continue
-        tree = cKDTree(bundle.tracks.xy[here])
-        for k in lost:
-            points = pairs.between(j, k)
-            if points is None:
-                continue
-            flat = flat_enough(bundle, j, points[0]) & flat_enough(bundle, k, points[1])  # [M]
-            points = points[0][flat], points[1][flat]
-            if len(points[0]) >= options.pair_inliers:
-                tasks.append((j, k, points, tree, depth[here]))
+        flat = flat_enough(bundle, j, points[0]) & flat_enough(bundle, k, points[1])  # [M]
+        points = points[0][flat], points[1][flat]
+        if len(points[0]) < options.pair_inliers:
+            continue
+        if j not in trees:
+            trees[j] = cKDTree(bundle.tracks.xy[here])
+        tasks.append((j, k, points, trees[j], depth[here]))
     found = in_parallel(lambda task: _relative_placement(bundle, *task, options), tasks)
     return max((p for p in found if p is not None), key=lambda p: p.merit, default=None)
 

@@ -11,7 +11,7 @@ from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import PairAgreement, explained
 from proba.refine.bundle import Bundle
 from proba.refine.options import RefineOptions
-from proba.refine.placement import best_placement
+from proba.refine.placement import best_placements
 from proba.refine.state import Placed, State
 from proba.refine.triangulate import reassess
 
@@ -60,23 +60,28 @@ def rebuild(
     freedom: Freedom,
     options: RefineOptions,
 ) -> tuple[Bundle, np.ndarray]:
-    """Adjust the core [N] bool alone, then place the other images one by one, the best supported first."""
+    """Adjust the core [N] bool alone, then place the other images, the best supported first.
+
+    One by one at the beginning; of many that are sure, as many at a time as there are between two adjustments.
+    """
     placed, rounds = core.copy(), options.adjust
     bundle = reassess(bundle, rounds.settle[0].keep_px, 0.0, placed)
     bundle = adjust(bundle, rounds.settle, freedom, rounds, images=placed)
     since_adjustment = 0
     while not placed.all():
-        best = best_placement(bundle, placed, pairs, options.placement)
-        if best is None:
+        room = max(1, placed.sum() // options.rescue.images_per_adjustment - since_adjustment)
+        found = best_placements(bundle, placed, pairs, options.placement, int(room))
+        if not found:
             break
         poses, intrinsics = bundle.cam_from_world.copy(), bundle.intrinsics.copy()
-        poses[best.image] = best.cam_from_world
-        camera = bundle.camera_of_image[best.image]
-        intrinsics[camera, [FX, FY]] *= best.focal / intrinsics[camera, FX]
-        placed[best.image] = True
+        for best in found:
+            poses[best.image] = best.cam_from_world
+            camera = bundle.camera_of_image[best.image]
+            intrinsics[camera, [FX, FY]] *= best.focal / intrinsics[camera, FX]
+            placed[best.image] = True
         bundle = replace(bundle, cam_from_world=poses, intrinsics=intrinsics)
         bundle = reassess(bundle, options.rescue.rejoin_px, 0.0, placed)
-        since_adjustment += 1
+        since_adjustment += len(found)
         # Adjusting after every single image costs more than it gives once the core is large.
         if since_adjustment >= max(1, placed.sum() // options.rescue.images_per_adjustment) or placed.all():
             bundle = adjust(bundle, rounds.rejoin, freedom, rounds, images=placed)
