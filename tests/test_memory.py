@@ -146,8 +146,13 @@ def test_what_cannot_fit_is_refused_with_what_is_needed_and_allowed(limit):
     with pytest.raises(InputError, match=r"This needs 2\.10 GB of memory, 2\.00 GB are allowed\. Do less\."):
         require(1.6 * GB, "This", "Do less.")
     require_memory(100)
-    with pytest.raises(InputError, match="5000 photos in one piece needs 72"):
-        require_memory(5000)
+    with pytest.raises(InputError, match="500000 photos in one piece needs 26"):
+        require_memory(500_000)
+    everything = np.stack(np.triu_indices(800, 1), axis=1)
+    with pytest.raises(InputError, match="800 photos in one piece needs 2"):
+        require_memory(800, everything)
+    row = np.stack([np.arange(20_000), np.arange(20_000) + 1], axis=1)
+    require_memory(20_001, row)  # images that see only their neighbours
 
 
 @pytest.mark.parametrize(("need", "together"), [(3, 3), (6, 1), (100, 1)])

@@ -231,7 +231,8 @@ def solve_matches(
         raise GeometryError(
             f"no two of the {len(matches.images)} images have matches; check that they overlap and show texture"
         )
-    require_memory(max(graph.n_images for graph in graphs))
+    for graph in graphs:
+        require_memory(graph.n_images, graph.edges)
     unmatched = [matches.images[k].name for k in isolated]
     folder = None
     if keep is not None:
@@ -285,7 +286,8 @@ def refine_solved(
     known = load_known_poses(settings.known, matches.images, images)
     if not sources:
         raise InputError(f"no piece in {kept.path} is solved; run `proba solve` with --resume first")
-    require_memory(max(source.graph.n_images for source in sources))
+    for source in sources:
+        require_memory(source.graph.n_images, source.graph.edges)
     return _refine_pieces(matches, sources, settings, Together(observer), images, known, kept.unmatched, {}), settings
 
 

@@ -14,11 +14,12 @@ from itertools import pairwise
 
 import numba
 import numpy as np
+from scipy.sparse import csr_array, tril
 
 from proba.geometry.camera import WIDTH
 from proba.jit import cached_njit
 from proba.kernels.rows import LANES, add_rows, set_row
-from proba.memory import allowed_bytes, require
+from proba.memory import PROGRAM_BYTES, allowed_bytes, require
 from proba.refine.block_matrix import BLOCK, BlockMatrix, Blocks, coupled_blocks, place_of
 from proba.refine.bundle import Bundle, observed_depths
 from proba.refine.elimination import Plan, plan_elimination
@@ -34,6 +35,8 @@ PAIRS_OF_OBSERVATION = 40
 """What an observation costs by itself, in pairs of observations of one point, over the functions of a step."""
 MATRICES = 10
 """Dense matrices of all cameras in memory at a time, at most: where their inverse is made for the uncertainties."""
+LEAST_BYTES = 8 * BLOCK * 100
+"""Of an image in a sparse system: blocks with a dozen others, in several copies."""
 
 compiled = cached_njit(nogil=True, error_model="numpy", fastmath=FAST_MATH)
 
@@ -53,13 +56,32 @@ class Reduced:
         return self.gradients.sum(axis=0) + self.pull
 
 
-def require_memory(n_images: int) -> None:
-    """Refuse an adjustment that cannot fit, before anything is solved."""
-    require(
-        MATRICES * 8 * (N_POSE * n_images) ** 2,
-        f"The adjustment of {n_images} photos in one piece",
-        "Allow more with --memory, or reconstruct fewer photos at a time.",
-    )
+def require_memory(n_images: int, pairs: np.ndarray | None = None) -> None:
+    """Refuse an adjustment that cannot fit, before anything is solved.
+
+    `pairs` [E, 2] are those of the view graph: points couple images that are two steps apart in it, and hardly farther
+    ones. Without them the least is asked for that so many images need.
+    """
+    whole = MATRICES * 8 * (N_POSE * n_images) ** 2
+    if whole + PROGRAM_BYTES > allowed_bytes():
+        least = LEAST_BYTES * n_images if pairs is None else _sparse_bytes(n_images, pairs)
+        require(
+            min(whole, least),
+            f"The adjustment of {n_images} photos in one piece",
+            "Allow more with --memory, or reconstruct fewer photos at a time.",
+        )
+
+
+def _sparse_bytes(n_images: int, pairs: np.ndarray) -> int:
+    """What the blocks of a system take, with a copy for each thread and some more, and its factor."""
+    ends = np.concatenate([pairs, pairs[:, ::-1], np.repeat(np.arange(n_images)[:, None], 2, axis=1)]).T  # [2, 2 E + N]
+    links = csr_array((np.ones(ends.shape[1], bool), (ends[0], ends[1])), shape=(n_images, n_images))
+    near = tril(links @ links, format="csr")
+    near.sort_indices()
+    blocks = Blocks(np.full(n_images, N_POSE), near.indptr.astype(np.int64), near.indices.astype(np.int64))
+    plan = plan_elimination(blocks)
+    factor = MATRICES * 8 * blocks.n_columns**2 if plan is None else plan.held_bytes
+    return 8 * BLOCK * blocks.n_stored * (numba.get_num_threads() + 3) + factor
 
 
 class Equations:
