@@ -59,6 +59,13 @@ def plan_elimination(blocks: Blocks) -> Plan | None:
     return Plan(_fronts(groups, nodes[order], blocks), cost)
 
 
+def plan_as_one(blocks: Blocks) -> Plan:
+    """The whole matrix as one front."""
+    nodes = np.flatnonzero(blocks.size)
+    cost = cost_of_front(0, blocks.n_columns)
+    return Plan(_fronts([(list(range(len(nodes))), [], cost)], nodes, blocks), cost)
+
+
 def cost_of_front(rest: int, own: int) -> float:
     """Multiplications to eliminate `own` columns of a dense front."""
     return own**3 / 3 + own**2 * rest + own * rest**2 + MOVE * (own + rest) ** 2 + FRONT

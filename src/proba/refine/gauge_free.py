@@ -10,12 +10,14 @@ from scipy.linalg import LinAlgError
 from proba.refine.block_cholesky import FrontFactor
 from proba.refine.block_matrix import BlockMatrix, taken_from
 from proba.refine.bundle import Bundle
-from proba.refine.elimination import Plan
+from proba.refine.elimination import Plan, plan_as_one
 from proba.refine.normal_equations import N_POSE
 
 FLOOR = 1e-10
 """A direction that nothing observes gets a huge variance, not a negative or infinite one: eigenvalues are at least this
 part of the largest, and diagonals are raised by it."""
+MAX_EIGEN = 1000
+"""Columns up to which eigenvalues are found, which takes twenty times as long as a factor."""
 MIN_PIVOT = 1e-12
 """What is left of a diagonal number when its turn comes, relative to it. Less is rounding, and no observation."""
 
@@ -33,9 +35,9 @@ class Inverse(Protocol):
 
 def gauge_free_inverse(bundle: Bundle, system: BlockMatrix, observed: np.ndarray, plan: Plan | None) -> Inverse:
     """Pseudo-inverse of the system, whose null space is the world's freedom; zero if not `observed` [D] bool."""
-    if plan is None:
+    if plan is None and len(observed) <= MAX_EIGEN:
         return _DenseInverse(bundle, system, observed)
-    return _SparseInverse(bundle, system, observed, plan)
+    return _SparseInverse(bundle, system, observed, plan or plan_as_one(system.blocks))
 
 
 class _DenseInverse:
