@@ -231,8 +231,7 @@ def solve_matches(
         raise GeometryError(
             f"no two of the {len(matches.images)} images have matches; check that they overlap and show texture"
         )
-    for graph in graphs:
-        require_memory(graph.n_images, graph.edges)
+    _require_memory(graphs)
     unmatched = [matches.images[k].name for k in isolated]
     folder = None
     if keep is not None:
@@ -286,9 +285,14 @@ def refine_solved(
     known = load_known_poses(settings.known, matches.images, images)
     if not sources:
         raise InputError(f"no piece in {kept.path} is solved; run `proba solve` with --resume first")
-    for source in sources:
-        require_memory(source.graph.n_images, source.graph.edges)
+    _require_memory([source.graph for source in sources])
     return _refine_pieces(matches, sources, settings, Together(observer), images, known, kept.unmatched, {}), settings
+
+
+def _require_memory(graphs: Sequence[ViewGraph]) -> None:
+    """Refuse pieces that cannot be adjusted, before anything is solved."""
+    for graph in graphs:
+        require_memory(graph.n_images, graph.edges)
 
 
 class _Source(Protocol):
