@@ -19,12 +19,15 @@ GREY_NOISE = 1.5
 """Standard deviation of grey values (of 255) in a good photo: correlations are never better than this allows."""
 LEAST_PX = 0.03
 """No place is more certain, because bilinear samples between pixels are not what the lens saw there."""
-EVIDENCE = 2.5
-"""Times what noise alone bends the correlation by (one standard deviation): a smaller bend may be all noise, as that of
-bare walls is, also where light falls off along them."""
+EVIDENCE = 1.0
+"""Standard deviations by which the correlation, in all photos together, must bend more than noise alone would bend it:
+bare walls do not pass, also where light falls off along them."""
+SILENT = -1e9
 NOISE_BEND = 0.6
 """Standard deviation of that bend for noise that fills both patches, times the root of the samples: half the second
-difference of three pixels, each patch with half of the noise."""
+difference of three pixels, each patch with half of the noise. Only the noise of a good photo counts: what else two
+patches differ by is mostly smooth, and hardly bends anything (with all of it, half of the right depth of noisy photos
+was lost)."""
 FREEDOM = 3
 """Numbers that are fitted in a patch: brightness, contrast and depth."""
 MIN_CORRELATION = 0.4
@@ -43,13 +46,14 @@ def _pixels_by_inverse_depth(m, e, x, y, rho):
 
 @cached_njit(nogil=True, fastmath=True, error_model="numpy")
 def _probe(views, j, x, y, plane, values, weights, noise):
-    """Step to the best inverse depth in photo j, its information (1 / variance), and the correlation."""
+    """Step to the best inverse depth in photo j, its information (1 / variance; 0: none), and by how many standard
+    deviations of noise the correlation bends there (SILENT: it says nothing)."""
     sources, sizes, m, e = views[0], views[1], views[2], views[3]
     rho, a, b = plane[0], plane[1], plane[2]
     speed = _pixels_by_inverse_depth(m[j], e[j], x, y, rho)
     here = correlation(sources[j], sizes[j, 0], sizes[j, 1], m[j], e[j], x, y, rho, a, b, values, weights)
     if here < np.float32(MIN_CORRELATION) or speed <= 0:
-        return np.float32(0.0), np.float32(0.0), here
+        return np.float32(0.0), np.float32(0.0), np.float32(SILENT)
     step = np.float32(PROBE_PX) / speed
     before = correlation(sources[j], sizes[j, 0], sizes[j, 1], m[j], e[j], x, y, rho - step, a, b, values, weights)
     after = correlation(sources[j], sizes[j, 0], sizes[j, 1], m[j], e[j], x, y, rho + step, a, b, values, weights)
@@ -59,12 +63,14 @@ def _probe(views, j, x, y, plane, values, weights, noise):
         square += weights[s] * weights[s]
     freedom = max(np.float32(1.0) / square - np.float32(FREEDOM), np.float32(2.0))
     bend = np.float32(2.0) * here - before - after
-    least = max(np.float32(EVIDENCE * NOISE_BEND) * left / np.sqrt(freedom), np.float32(1e-6))
-    if before <= np.float32(-1.0) or after <= np.float32(-1.0) or bend < least:
-        return np.float32(0.0), np.float32(0.0), here
+    if before <= np.float32(-1.0) or after <= np.float32(-1.0):
+        return np.float32(0.0), np.float32(0.0), np.float32(SILENT)
+    evidence = bend * np.sqrt(freedom) / (np.float32(NOISE_BEND) * noise)
+    if bend <= np.float32(1e-6):
+        return np.float32(0.0), np.float32(0.0), evidence
     shift = np.float32(0.5) * (after - before) / bend * step
     variance = left / freedom * step * step / bend + (np.float32(LEAST_PX) / speed) ** 2
-    return min(max(shift, -step), step), np.float32(1.0) / variance, here
+    return min(max(shift, -step), step), np.float32(1.0) / variance, evidence
 
 
 @cached_njit(nogil=True, fastmath=True, error_model="numpy")
@@ -83,15 +89,19 @@ def settle(grey, views, planes, chosen, sigmas, support, first_row, last_row):
             noise = np.float32(2.0) * (np.float32(GREY_NOISE) / max(deviation, np.float32(1e-3))) ** 2
             x, y = np.float32(column), np.float32(row)
             total, moved, count = np.float32(0.0), np.float32(0.0), 0
+            evidence, asked = np.float32(0.0), 0
             for k in range(picked.shape[0]):
                 if picked[k] < 0:
                     break
-                shift, information, _ = _probe(views, picked[k], x, y, planes[row, column], values, weights, noise)
+                shift, information, bend = _probe(views, picked[k], x, y, planes[row, column], values, weights, noise)
+                if bend > np.float32(SILENT):
+                    evidence += bend
+                    asked += 1
                 if information > 0:
                     total += information
                     moved += information * shift
                     count += 1
-            if count == 0:
+            if count == 0 or evidence < np.float32(EVIDENCE) * np.sqrt(np.float32(asked)):
                 continue
             planes[row, column, 0] += moved / total
             support[row, column] = count
