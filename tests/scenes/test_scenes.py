@@ -95,7 +95,7 @@ def test_two_pairs_that_match_badly_are_no_evidence():
     classes = np.zeros((n, options.sightings.classes))
     should, found = classes.copy(), classes.copy()
     should[:, 0], found[:, 0] = 200, seen
-    cut = weakest_cut(Sightings(images=n, pairs=np.sort(pairs, axis=1), should=should, seen=found), options)
+    cut = weakest_cut(Sightings(images=n, zooms=3, pairs=np.sort(pairs, axis=1), should=should, seen=found), options)
     assert cut is not None
     assert set(np.flatnonzero(cut.side ^ cut.side[0])) == set(range(4, 12))
     assert cut.most < options.most_shared

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.cluster.hierarchy import linkage
 from scipy.stats import mannwhitneyu
 
 from proba.reconstruction import Reconstruction
@@ -171,7 +172,8 @@ def judge_cut(sightings: Sightings, side: np.ndarray) -> SightCut:
 
 
 def _candidates(sightings: Sightings, options: SceneOptions) -> list[np.ndarray]:
-    """Sides [N] bool worth a look: along the slowest directions of the graph of shared points, each place to cut."""
+    """Sides [N] bool worth a look: along the slowest directions of the graph of shared points, each place to cut; and
+    the groups that form where what shares most is joined first."""
     n, (i, j) = sightings.images, sightings.pairs.T
     strength = np.zeros((n, n))
     everyone = np.ones(len(sightings.pairs), bool)
@@ -180,10 +182,15 @@ def _candidates(sightings: Sightings, options: SceneOptions) -> list[np.ndarray]
     degree = strength.sum(axis=1) + 1e-9  # [N]
     normal = np.sqrt(degree[:, None] * degree[None])
     _, vectors = np.linalg.eigh(np.eye(n) - strength / normal)
-    found = {}
+    groups = []
     for vector in vectors.T[1 : 1 + options.vectors]:
         order = np.argsort(vector / np.sqrt(degree), kind="stable")
-        for count in range(options.min_images, n - options.min_images + 1):
-            side = _among(n, order[:count])
-            found[(side ^ side[0]).tobytes()] = side
-    return list(found.values())
+        groups += [order[:count] for count in range(1, n)]
+    apart = 1 / (strength + 1e-6)[np.triu_indices(n, 1)]
+    for method in ("single", "average"):
+        formed = [np.array([k]) for k in range(n)]
+        for one, other in linkage(apart, method)[:, :2].astype(int):
+            formed.append(np.concatenate([formed[one], formed[other]]))
+        groups += formed[n:-1]
+    sides = [_among(n, group) for group in groups if options.min_images <= len(group) <= n - options.min_images]
+    return list({(side ^ side[0]).tobytes(): side for side in sides}.values())

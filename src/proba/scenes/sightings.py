@@ -15,6 +15,9 @@ from scipy.spatial import cKDTree
 
 from proba.reconstruction import Reconstruction
 
+FEWEST = 20
+"""Views of a class below which nothing is known of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SightingOptions:
@@ -30,8 +33,9 @@ class SightingOptions:
     """A photo shows something at a place if two of its own points are within this part of its longest side."""
     hidden: float = 0.9
     """A point is hidden if the photo's own points there are nearer than this part of its depth."""
-    angles_deg: tuple[float, ...] = (4, 8, 14, 22, 32)
-    """Classes of the angle between two views of a point; beyond the last one nothing is expected."""
+    angles_deg: tuple[float, ...] = (5, 10, 15)
+    """Classes of the angle between two views of a point; beyond the last one nothing is expected. Look-alikes lie on
+    top of each other, so their views are near. Views farther apart may share only what both see at a grazing angle."""
     zooms: tuple[float, ...] = (1.2, 1.6, 2.2)
     """Classes of the ratio of the sizes at which they see it; beyond the last one nothing is expected."""
 
@@ -46,6 +50,8 @@ class Sightings:
     """Points that pairs of photos should both see, by class of views. Index n counts the reconstruction's images."""
 
     images: int
+    zooms: int
+    """Classes of zooms; those of one angle stand together."""
     pairs: np.ndarray  # [M, 2] int, i < j
     should: np.ndarray  # [M, B], points of either that the other should see
     seen: np.ndarray  # [M, B], those of them that it does see
@@ -54,7 +60,9 @@ class Sightings:
         """Those of some images [n] alone, ascending, which are counted anew."""
         inside = np.isin(self.pairs, members).all(axis=1)  # [M]
         pairs = np.searchsorted(members, self.pairs[inside])
-        return Sightings(images=len(members), pairs=pairs, should=self.should[inside], seen=self.seen[inside])
+        return Sightings(
+            images=len(members), zooms=self.zooms, pairs=pairs, should=self.should[inside], seen=self.seen[inside]
+        )
 
     def across(self, side: np.ndarray) -> np.ndarray:  # [M] bool
         """Pairs with one photo on each side [N] bool."""
@@ -62,8 +70,16 @@ class Sightings:
         return side[i] != side[j]
 
     def expected(self, of: np.ndarray) -> np.ndarray:  # [M]
-        """Points that each pair would see together if it were like the pairs `of` [M] bool."""
-        rate = self.seen[of].sum(axis=0) / np.maximum(self.should[of].sum(axis=0), 1)  # [B]
+        """Points that each pair would see together if it were like the pairs `of` [M] bool.
+
+        Where these have hardly any views that are as near, the rate of the next ones farther apart is what they would
+        have at least.
+        """
+        should, seen = (part[of].sum(axis=0) for part in (self.should, self.seen))  # [B] each
+        rate = seen / np.maximum(should, 1)  # [B]
+        for k in range(len(rate) - self.zooms - 1, -1, -1):
+            if should[k] < FEWEST:
+                rate[k] = rate[k + self.zooms]
         return self.should @ rate
 
 
@@ -93,16 +109,16 @@ def count_sightings(reconstruction: Reconstruction, options: SightingOptions, *,
         seen.append(np.bincount(key, sees[point[use]][view >= 0], minlength=size).reshape(n, -1))
         found = should[-1].any(axis=1)  # [N]
         codes[-1], should[-1], seen[-1] = codes[-1][found], should[-1][found], seen[-1][found]
-    return _of_either(n, *(np.concatenate(part) for part in (codes, should, seen)))
+    return _of_either(n, len(options.zooms), *(np.concatenate(part) for part in (codes, should, seen)))
 
 
-def _of_either(n: int, codes: np.ndarray, should: np.ndarray, seen: np.ndarray) -> Sightings:
+def _of_either(n: int, zooms: int, codes: np.ndarray, should: np.ndarray, seen: np.ndarray) -> Sightings:
     """Both directions of each pair together; `codes` [D, 2] are directed pairs."""
     pairs, index = np.unique(np.sort(codes, axis=1), axis=0, return_inverse=True)  # [M, 2], [D]
     sums = np.zeros((2, len(pairs), should.shape[1]))
     for total, part in zip(sums, (should, seen), strict=True):
         np.add.at(total, index.reshape(-1), part)
-    return Sightings(images=n, pairs=pairs, should=sums[0], seen=sums[1])
+    return Sightings(images=n, zooms=zooms, pairs=pairs, should=sums[0], seen=sums[1])
 
 
 def _some_observations(reconstruction: Reconstruction, options: SightingOptions, seed: int) -> np.ndarray:  # [S]
