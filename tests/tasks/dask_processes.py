@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -25,11 +26,9 @@ class Cluster:
         options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)]
         self.scheduler = self._start(SCHEDULER, options)
         until = time.monotonic() + SECONDS
-        while not self.file.exists():
+        while not self.file.exists() or not self.file.read_text().endswith("}"):  # it is written bit by bit
             assert time.monotonic() < until and self.scheduler.poll() is None
             time.sleep(0.1)
-        import json
-
         self.address = json.loads(self.file.read_text())["address"]
         self.workers = [self.add(code) for _ in range(workers)]
 
