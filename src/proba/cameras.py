@@ -27,18 +27,18 @@ class CameraOptions:
     """Which images have one camera, and what its focal length may be."""
 
     share: Share = "camera"
-    """Which images share intrinsics: those of one camera (equal size and EXIF camera), of one folder, all, or none."""
+    """Whose images share intrinsics. A camera is equal size and EXIF camera."""
     focal: Focal = "free"
-    """Focal lengths from EXIF or the matches file are ignored (free), a start and a prior (init), or held (fixed).
-    Cameras whose focal length is not known are free in any case."""
+    """Known focal lengths: ignored, start and prior, held. They come from EXIF or the matches file. Cameras whose focal
+    length is not known are free in any case."""
     focal_prior_sigma: float = 0.1
     """Standard deviation of a known focal length under `init`, as a share of it: EXIF rounds to a millimetre."""
     focal_px: float | None = None
-    """Focal length of all photos in their own pixels, instead of what EXIF says; held under `fixed`, else a start and a
+    """Focal length of all photos in their own pixels, instead of EXIF's. It is held under `fixed`, else a start and a
     prior."""
     intrinsics: Path | None = None
-    """File with known intrinsics: a COLMAP cameras.txt or model folder, transforms.json, a calibration as YAML (OpenCV,
-    ROS, Kalibr) or JSON, for all photos, a folder or single ones."""
+    """Known intrinsics: COLMAP, transforms.json, YAML or JSON. For all photos, a folder or single ones; YAML is that of
+    OpenCV, ROS or Kalibr."""
     calibration: Literal["fixed", "init", "free"] = "fixed"
     """Intrinsics from the file are held (fixed), a start with a prior (init), or a start alone (free), where the file
     does not say it itself."""
@@ -46,8 +46,8 @@ class CameraOptions:
     """Standard deviation under `init`: of focal lengths as a share of them, of the principal point as a share of the
     longest side, of distortion as a share of the radius in the image corner."""
     model: str = AUTO
-    """COLMAP's name of the lens of all photos, e.g. OPENCV or OPENCV_FISHEYE; auto: the likelihood chooses among
-    perspective ones. Fisheye photos need OPENCV_FISHEYE."""
+    """COLMAP's name of the lens; fisheye photos need OPENCV_FISHEYE. auto: the likelihood chooses among perspective
+    ones."""
 
     def __post_init__(self) -> None:
         if not (self.focal_prior_sigma > 0 and self.calibration_sigma > 0):
