@@ -105,7 +105,7 @@ def test_rows_that_share_a_process_survive_a_crash_among_them(tmp_path: Path) ->
 
 
 SLOW = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from proba.bench.experiment import Experiment, Row, RunOptions
 from proba.bench.runner import run
@@ -117,6 +117,7 @@ def work(number, folder):
     return {"square": number**2}
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
     rows = [Row(settings={"number": n, "seed": 0}, work=work, arguments=(n, sys.argv[1])) for n in range(3)]
     slow = Experiment(
         name="slow", title="Slow", about="Slow.", quoted=(), plan=lambda options: rows,
@@ -132,9 +133,12 @@ def test_a_run_that_is_killed_leaves_no_process_and_goes_on_where_it_was(tmp_pat
     script.write_text(SLOW)
     begun = tmp_path / "row1"
     with subprocess.Popen([sys.executable, script, tmp_path], stderr=subprocess.DEVNULL) as process:
-        wait_until(begun.is_file)
-        process.send_signal(sent)
-        process.wait(timeout=PATIENCE_S)  # not the ten minutes of the row
+        try:
+            wait_until(begun.is_file)
+            process.send_signal(sent)
+            process.wait(timeout=PATIENCE_S)  # not the ten minutes of the row
+        finally:
+            process.kill()
     wait_until(lambda: not psutil.pid_exists(int(begun.read_text() or -1)))
     assert [row["number"] for row in load_rows(tmp_path / "slow.json")] == [0]
     (tmp_path / "row0").unlink()

@@ -147,8 +147,9 @@ def find_photos(folder: str | Path, *, masks: str | Path | None = None, jobs: in
             first_of[result.digest] = name
             photos.append(result)
     if len(photos) < fewest:
+        needed = {1: "one is", 2: "two are"}.get(fewest, f"{fewest} are")
         raise InputError(
-            f"{folder} has {len(photos)} usable image{'s' * (len(photos) != 1)}; at least {fewest} are needed. "
+            f"{folder} has {len(photos)} usable image{'s' * (len(photos) != 1)}; at least {needed} needed. "
             "Give a folder of photos that show the same scene from different places."
         )
     if masks:
