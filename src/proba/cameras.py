@@ -182,5 +182,9 @@ def focal_notes(images: Sequence[ImageInfo], setup: CameraSetup, options: Camera
 
 
 def _not_known(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
-    return f"the focal length of {listed} is not known beforehand"
+    return f"the focal length of {listed(names)} is not known beforehand"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a sentence, the first ones of many."""
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from proba.cameras import listed
 from proba.reconstruction import Note
 from proba.refine.anchor import left_out
 from proba.refine.degeneracy import degeneracy_notes
 from proba.refine.final import Cloud
 from proba.refine.state import State, named
 from proba.refine.uncertainty import CameraUncertainty
-
-LISTED = 8
-"""More names than this in one sentence nobody reads."""
 
 
 def all_notes(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.ndarray) -> list[Note]:
@@ -26,7 +22,7 @@ def all_notes(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.
         notes.append(
             Note(
                 kind="rough poses",
-                text=f"poses of {_listed(rough)} are rough: their matches do not agree with the other images",
+                text=f"poses of {listed(rough)} are rough: their matches do not agree with the other images",
                 advice="add images in between, or leave them out",
                 images=rough,
             )
@@ -46,9 +42,5 @@ def _known_pose_notes(state: State) -> list[Note]:
     wrong = tuple(named(left_out(state.bundle, known), observations.names))
     if not wrong:
         return []
-    text = f"the {what} of {_listed(wrong)} contradict the photos and were left out"
+    text = f"the {what} of {listed(wrong)} contradict the photos and were left out"
     return [Note(kind="known poses", text=text, advice="check them", images=wrong)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
