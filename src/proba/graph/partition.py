@@ -28,8 +28,7 @@ class ClusterOptions:
     """auto: sets of fewer photos are solved as a whole. Chosen by size alone; where a cold start of all ends to be
     better was not measured."""
     size: int = 80
-    """auto: photos of a cluster on average, without those that it shares; a cluster of 82 images of a synthetic city
-    came out right to 0.2 degrees, one of 94 with a branch astray."""
+    """auto: photos of a cluster on average, without those that it shares."""
     balance: float = 0.3
     """Each side of a cut has at least this share of the images: a cluster of few images is weak."""
     shared: int = 8

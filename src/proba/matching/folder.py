@@ -100,15 +100,12 @@ class MatchOptions:
     weak_below: int = 100
     """auto: a pair with fewer verified matches does not count as strong."""
     strong_pairs: int = 2
-    """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too. temple_sparse has none
-    (SIFT alone: AUC@5 96, with XFeat 76 to 91), dino_sparse 9 of 16 (SIFT alone: RRA@5 20 to 41, with XFeat 100)."""
+    """auto: photos with fewer strong pairs are weak, and their pairs are matched with XFeat too."""
     enough: int = 400
-    """auto: a photo with this many verified matches in all its pairs is not weak, strong pairs or not. Those of
-    eth3d_pipes and dino_sparse that need XFeat have 370 at most."""
+    """auto: a photo with this many verified matches in all its pairs is not weak, strong pairs or not."""
     weak_share: float = 0.2
     """auto: where more of the photos that match some other are weak, all pairs get XFeat: half the pairs with ten times
-    the matches of the others make a lopsided graph (dino_sparse, seeds 0 to 2: RRA@5 100, 76, 100, with all pairs 100
-    each)."""
+    the matches of the others make a lopsided graph."""
     preview_from: int = 20
     """Sets with fewer photos are matched in full, without a first look at the most telling features."""
 

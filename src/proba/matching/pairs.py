@@ -49,13 +49,11 @@ class PairOptions:
     candidates: int = 5
     """shortlist: each photo is matched with at least this many of those that look most like it ..."""
     pairs_per_photo: float = 11
-    """... and then the pairs that look most alike of all follow, up to this many for each photo. On the 255 photos of
-    thirteen sets in one folder that tries 8.7 % of the pairs and finds 98.6 % of those that all pairs would give;
-    16 candidates for each photo, as many pairs, find 91 %."""
+    """... and then the pairs that look most alike of all follow, up to this many for each photo."""
     proposals: int = 80
     """shortlist: candidates of each photo, found by signature, that get a quick look to rank them."""
     look: int = 500
-    """shortlist: features of an image that the quick look matches. A signature alone finds 85 % with as many pairs."""
+    """shortlist: features of an image that the quick look matches."""
     signature_weight: float = 100
     """shortlist: matches of the quick look that a signature's cosine of one is worth."""
     window: int = 10

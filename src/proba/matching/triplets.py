@@ -40,9 +40,7 @@ class TripletOptions:
     isolated_thirds: int = 3
     """... at least this number of third images match both images, and ..."""
     isolated_joined: int = 2
-    """... both images have at least this number of pairs with enough detours. castle_p19 loses 2 of 3 false and none of
-    86 true pairs; with XFeat on all pairs temple_sparse loses 29 of 49 and 1 of 45, dino_sparse 1 of 3 and 2 of 37,
-    eth3d_pipes 1 of 47."""
+    """... both images have at least this number of pairs with enough detours."""
     max_thirds: int = 12
     """Third images that judge a pair at most: those with most matches."""
 

@@ -26,16 +26,13 @@ class VerifyOptions:
     """Largest distance from the epipolar line, in an image whose longest side has 1024 pixels; grows with the image."""
     wide: float = 4.0
     """Photos of different cameras (size or EXIF) keep matches up to this multiple of the distance, if `wide_from` are
-    nearer. What is cut off at a pair's own geometry pulls the result towards it, with its errors: imc_reichstag (six
-    seeds of the samples and the solver) goes from RTA@5 91 to 95, AUC@5 72 to 76; with 2, 3, 6 to 73, 75, 72. Photos
-    of one camera gain nothing (twelve sets, within 0.5 of AUC@5)."""
+    nearer. What is cut off at a pair's own geometry pulls the result towards it, with its errors."""
     wide_from: int = 100
     """In weaker pairs wrong matches are too large a share of what is farther away."""
     min_inliers: int = 15
     """Fewer matches carry no relative pose worth having."""
     min_share: float = 0.25
-    """Share of the matches of the pair that must agree. With SIFT, castle_p19 keeps 81 true and 2 false pairs then
-    (with 0.2 86 and 6, with 0.3 78 and none)."""
+    """Share of the matches of the pair that must agree."""
     max_log10_chance: float = -6.0
     """Logarithm of the number of fundamental matrices as well supported that random matches would give."""
     cell_px: float = 0.0
@@ -43,15 +40,13 @@ class VerifyOptions:
     planar_share: float = 0.85
     """A pair is flagged as planar (or turned in place) if one homography explains this share of its inliers."""
     iterations: int = 3000
-    """Most samples that are drawn, from the matches of the highest scores first (PROSAC). With SIFT, castle_p19 keeps
-    82 true pairs and a false one, tum_fr1_xyz 172 and 9; 10,000 samples from all matches alike 81 and 1, 169 and 11,
-    in twice the time."""
+    """Most samples that are drawn, from the matches of the highest scores first (PROSAC)."""
     min_iterations: int = 100
-    """Least; poselib's 1000 find the same matches where most agree, in three times the time."""
+    """Samples that are drawn in any case."""
     confidence: float = 0.999
-    """Sampling ends when a sample without wrong matches was drawn with this probability. With poselib's 0.9999 three
-    times over, seven sets keep the same pairs with 0.2 % more matches, in 1.2 to 1.7 times the time."""
+    """Sampling ends when a sample without wrong matches was drawn with this probability."""
     seed: int = 0
+    """Seed of the samples."""
 
 
 SEMI_DENSE = VerifyOptions(wide=1.0, cell_px=16.0, max_log10_chance=-10.0)

@@ -30,7 +30,7 @@ class SceneOptions:
     scene each of two views may lose half of it to things that stand before it) ..."""
     max_chance: float = 0.01
     """... and if so many such cuts would be expected by chance. A few pairs that happen to match badly are no evidence:
-    where an object is seen from all sides, two of them hold a half (dino_sparse at 640 px)."""
+    where an object is seen from all sides, two of them hold a half."""
     min_pair: float = 5.0
     """Pairs of which fewer shared points are expected do not take part in the ranking."""
     min_images: int = 3

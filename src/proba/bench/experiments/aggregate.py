@@ -98,6 +98,13 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 PAPER_COLUMNS = ("method", *HEADER[2:])
+
+
+def printed(dataset: str, *rows: tuple[str | float, ...]) -> Quoted:
+    """Figures of the paper's first table, of one dataset."""
+    return Quoted(source=f"the paper, Table 1, {dataset}", header=PAPER_COLUMNS, rows=rows)
+
+
 EXPERIMENT = Experiment(
     name="aggregate",
     title="Accuracy by dataset",
@@ -108,40 +115,31 @@ to x degrees. strict: the paper's start (45 degrees and its mirror world) with o
 what the solver leaves. The paper runs 15 scans of DTU, 7 scenes of Mip-NeRF 360, 13 of ETH3D and 9 of IMC, with dense
 matches on a GPU; the table says how many sets ours is the mean of.""",
     quoted=(
-        Quoted(
-            source="the paper, Table 1, DTU",
-            header=PAPER_COLUMNS,
-            rows=(
-                ("COLMAP", 61.0, 100.0, 100.0, 51.6, 88.7, 96.2),
-                ("COLMAP + DKM", 61.4, 92.3, 92.3, 64.5, 91.6, 93.5),
-                ("COLMAP + RoMa", 59.3, 92.3, 92.3, 61.5, 91.4, 93.3),
-                ("ProBA", 94.5, 99.4, 100.0, 62.1, 90.0, 97.1),
-                ("MASt3R-SfM", 61.2, 99.6, 100.0, 57.3, 98.1, 99.7),
-                ("VGGT", 72.4, 100.0, 100.0, 75.8, 100.0, 100.0),
-            ),
+        printed(
+            "DTU",
+            ("COLMAP", 61.0, 100.0, 100.0, 51.6, 88.7, 96.2),
+            ("COLMAP + DKM", 61.4, 92.3, 92.3, 64.5, 91.6, 93.5),
+            ("COLMAP + RoMa", 59.3, 92.3, 92.3, 61.5, 91.4, 93.3),
+            ("ProBA", 94.5, 99.4, 100.0, 62.1, 90.0, 97.1),
+            ("MASt3R-SfM", 61.2, 99.6, 100.0, 57.3, 98.1, 99.7),
+            ("VGGT", 72.4, 100.0, 100.0, 75.8, 100.0, 100.0),
         ),
-        Quoted(
-            source="the paper, Table 1, Mip-NeRF 360; its COLMAP row repeats that of DTU",
-            header=PAPER_COLUMNS,
-            rows=(
-                ("COLMAP", 61.0, 100.0, 100.0, 51.6, 88.7, 96.2),
-                ("COLMAP + DKM", 85.4, 99.4, 99.4, 81.2, 98.7, 99.4),
-                ("COLMAP + RoMa", 89.7, 99.7, 99.8, 83.3, 99.6, 99.6),
-                ("ProBA", 100.0, 100.0, 100.0, 94.7, 99.2, 99.6),
-                ("VGGT (4 of 7 scenes)", 88.5, 100.0, 100.0, 82.4, 98.7, 99.6),
-            ),
+        printed(
+            "Mip-NeRF 360; its COLMAP row repeats that of DTU",
+            ("COLMAP", 61.0, 100.0, 100.0, 51.6, 88.7, 96.2),
+            ("COLMAP + DKM", 85.4, 99.4, 99.4, 81.2, 98.7, 99.4),
+            ("COLMAP + RoMa", 89.7, 99.7, 99.8, 83.3, 99.6, 99.6),
+            ("ProBA", 100.0, 100.0, 100.0, 94.7, 99.2, 99.6),
+            ("VGGT (4 of 7 scenes)", 88.5, 100.0, 100.0, 82.4, 98.7, 99.6),
         ),
-        Quoted(
-            source="the paper, Table 1, ETH3D",
-            header=PAPER_COLUMNS,
-            rows=(
-                ("COLMAP", 90.6, 91.4, 92.2, 84.1, 91.2, 92.1),
-                ("COLMAP + DKM", 39.4, 67.5, 68.8, 30.9, 65.5, 70.9),
-                ("COLMAP + RoMa", 44.8, 67.3, 67.8, 36.9, 59.1, 63.3),
-                ("ProBA", 94.8, 97.9, 99.1, 83.3, 91.4, 92.0),
-                ("MASt3R-SfM", 50.6, 53.7, 60.7, 45.5, 58.9, 61.5),
-                ("VGGT", 22.3, 96.2, 98.6, 22.6, 81.1, 92.2),
-            ),
+        printed(
+            "ETH3D",
+            ("COLMAP", 90.6, 91.4, 92.2, 84.1, 91.2, 92.1),
+            ("COLMAP + DKM", 39.4, 67.5, 68.8, 30.9, 65.5, 70.9),
+            ("COLMAP + RoMa", 44.8, 67.3, 67.8, 36.9, 59.1, 63.3),
+            ("ProBA", 94.8, 97.9, 99.1, 83.3, 91.4, 92.0),
+            ("MASt3R-SfM", 50.6, 53.7, 60.7, 45.5, 58.9, 61.5),
+            ("VGGT", 22.3, 96.2, 98.6, 22.6, 81.1, 92.2),
         ),
         Quoted(
             source="the paper, Table 1, IMC 2021; thresholds 3, 5 and 10 degrees",
