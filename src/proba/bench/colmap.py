@@ -23,6 +23,8 @@ Mapper = Literal["incremental", "global", "global_novgcal"]
 MAPPERS: tuple[Mapper, ...] = ("incremental", "global", "global_novgcal")
 """The global mapper (formerly GLOMAP) with focal lengths from view-graph calibration, and without that."""
 
+pycolmap.logging.minloglevel = pycolmap.logging.WARNING  # its progress would bury the rows of a benchmark
+
 
 def colmap_database(
     images: Path, database: Path, *, camera_model: str, shared: bool | None, threads: int

@@ -241,7 +241,7 @@ def _contradictions(piece: Piece, edges: list[PairFacts], where: str) -> Check:
         advice="The poses are wrong, or a repeated structure gives false matches. Look at these pairs. Add photos in "
         "between, try another seed or matcher, or leave these images out. "
         + (
-            f"The largest part without contradictions has {part} of {total} images (`trusted` in report.json)"
+            f"The largest part without contradictions has {part} of {total} images, listed in report.json under trusted"
             if part
             else "No part of it is without contradictions"
         ),
