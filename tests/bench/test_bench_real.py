@@ -6,8 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pycolmap
 import pytest
+from PIL import Image
 
+from proba.bench import measure
+from proba.bench.colmap import cached_database
+from proba.bench.measure import pairs_for_colmap
 from proba.bench.photo_sets import find_sets
 from proba.bench.real import RealOptions, markdown, perfect_matches, run_proba
 from proba.cli import main
@@ -36,6 +41,26 @@ def test_run_is_recorded_and_not_repeated(toy_data: Path, capsys: pytest.Capture
     assert len(json.loads(file.read_text())) == 1
     assert "| toy | proba portfolio | 5 of 5 |" in capsys.readouterr().out
     assert file.with_suffix(".md").read_text().startswith("| set |")
+
+
+def test_colmap_gets_the_pairs_of_a_large_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (20, 30, 3), dtype=np.uint8)  # the same in all photos, shifted
+    image = np.asarray(Image.fromarray(noise).resize((480, 320), Image.Resampling.BICUBIC))
+    images = tmp_path / "images"
+    images.mkdir()
+    matches = scene_matches(make_scene("object", n_images=5, seed=0), grid=16)
+    for k, info in enumerate(matches.images):
+        Image.fromarray(np.roll(image, 8 * k, axis=1)).save(images / info.name)
+    assert pairs_for_colmap("toy", images, tmp_path, 1) is None
+    save_matches(tmp_path / "toy.auto.h5", matches)
+    monkeypatch.setattr(measure, "ALL_PAIRS", 4)
+    pairs = pairs_for_colmap("toy", images, tmp_path, 1)
+    assert pairs and len(pairs) == len(matches.pairs)
+    database, _ = cached_database(
+        "toy", images, tmp_path, 1, camera_model="SIMPLE_PINHOLE", shared=True, pairs=pairs[:2]
+    )
+    with pycolmap.Database.open(database) as file:
+        assert len(file.read_all_matches()[0]) == 2
 
 
 def test_perfect_matches_are_those_on_their_true_lines(toy_data: Path) -> None:

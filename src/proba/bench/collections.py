@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proba.bench.experiment import Row
-from proba.bench.measure import cached_matches
+from proba.bench.measure import cached_matches, pairs_for_colmap
 from proba.bench.runner import run_list
 from proba.errors import InputError, ProbaError
 from proba.evaluation import score_collection
@@ -76,10 +76,12 @@ def run_colmap(folder: Path, seed: int, mapper: Any, cache: Path, threads: int) 
     """One mapping with COLMAP's defaults: it groups the photos into cameras itself."""
     from proba.bench.colmap import cached_database, map_colmap
 
+    images = folder / "images"
+    pairs = pairs_for_colmap(folder.name, images, cache, threads)
     database, timing = cached_database(
-        folder.name, folder / "images", cache, threads, camera_model="SIMPLE_RADIAL", shared=None
+        folder.name, images, cache, threads, camera_model="SIMPLE_RADIAL", shared=None, pairs=pairs
     )
-    models, seconds = map_colmap(folder / "images", database, mapper, seed=seed)
+    models, seconds = map_colmap(images, database, mapper, seed=seed)
     return _scores(folder, models, {**timing, **seconds})
 
 

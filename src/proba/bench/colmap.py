@@ -1,4 +1,4 @@
-"""COLMAP (through pycolmap) as the baseline: SIFT, exhaustive matching, incremental or global mapping."""
+"""COLMAP (through pycolmap) as the baseline: SIFT, all pairs or listed ones, incremental or global mapping."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,18 +19,23 @@ from proba.reconstruction import Reconstruction
 
 START_FOCAL = 1.2
 """Start focal in units of the longest side, not flagged as known: intrinsics are unknown to both methods."""
-
 Mapper = Literal["incremental", "global", "global_novgcal"]
 MAPPERS: tuple[Mapper, ...] = ("incremental", "global", "global_novgcal")
 """The global mapper (formerly GLOMAP) with focal lengths from view-graph calibration, and without that."""
 
-pycolmap.logging.minloglevel = pycolmap.logging.WARNING  # its progress would bury the rows of a benchmark
+pycolmap.logging.minloglevel = int(pycolmap.logging.WARNING)  # its progress would bury the rows of a benchmark
 
 
 def colmap_database(
-    images: Path, database: Path, *, camera_model: str, shared: bool | None, threads: int
+    images: Path,
+    database: Path,
+    *,
+    camera_model: str,
+    shared: bool | None,
+    threads: int,
+    pairs: Sequence[tuple[str, str]] | None = None,
 ) -> dict[str, float]:
-    """Features and exhaustive matches of a folder of photos; seconds by stage.
+    """Features and matches of a folder of photos (all pairs, or those listed by name); seconds by stage.
 
     The photos share a camera, or have one each; None: COLMAP finds out.
     """
@@ -41,12 +47,27 @@ def colmap_database(
         database, images, camera_mode=modes[shared], reader_options=reader, extraction_options=extraction
     )
     extracted = time.perf_counter()
-    pycolmap.match_exhaustive(database, matching_options=pycolmap.FeatureMatchingOptions(num_threads=threads))
+    matching = pycolmap.FeatureMatchingOptions(num_threads=threads)
+    if pairs is None:
+        pycolmap.match_exhaustive(database, matching_options=matching)
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            listed = Path(name) / "pairs.txt"
+            listed.write_text("".join(f"{one} {other}\n" for one, other in pairs), encoding="utf-8")
+            chosen = pycolmap.ImportedPairingOptions(match_list_path=listed)
+            pycolmap.match_image_pairs(database, matching_options=matching, pairing_options=chosen)
     return {"extract": extracted - begin, "match": time.perf_counter() - extracted}
 
 
 def cached_database(
-    name: str, images: Path, cache: Path, threads: int, *, camera_model: str, shared: bool | None
+    name: str,
+    images: Path,
+    cache: Path,
+    threads: int,
+    *,
+    camera_model: str,
+    shared: bool | None,
+    pairs: Sequence[tuple[str, str]] | None = None,
 ) -> tuple[Path, dict[str, float]]:
     """The database of a folder of photos, made once and kept in the cache, and the seconds that took."""
     database, timing = (cache / f"{name}.{kind}" for kind in ("db", "db.json"))
@@ -54,7 +75,9 @@ def cached_database(
         cache.mkdir(parents=True, exist_ok=True)
         partial = database.with_suffix(".partial.db")
         partial.unlink(missing_ok=True)
-        seconds = colmap_database(images, partial, camera_model=camera_model, shared=shared, threads=threads)
+        seconds = colmap_database(
+            images, partial, camera_model=camera_model, shared=shared, threads=threads, pairs=pairs
+        )
         atomic_write_text(timing, json.dumps(seconds))
         partial.rename(database)
     with reading(timing, "a file of times", f"Remove it and {database}."):

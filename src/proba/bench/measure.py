@@ -14,6 +14,7 @@ from proba.errors import ProbaError
 from proba.evaluation import evaluate
 from proba.io.atomic import atomic_write_text
 from proba.io.ground_truth import GroundTruth
+from proba.io.images import count_photos
 from proba.io.matches_h5 import load_matches
 from proba.io.reading import read_json, reading
 from proba.matches import Matches
@@ -26,6 +27,8 @@ from proba.threads import set_threads
 STRICT, DEFAULT, PAPER = "strict", "default", "paper"
 """Presets that most experiments compare."""
 UNREFINED = " unrefined"
+ALL_PAIRS = 100
+"""Sets of more photos would take COLMAP hours, if it matched all pairs on two cores."""
 SMALL = {"n_images": 12, "grid": 32}
 """Synthetic scenes of the experiments with many rows."""
 
@@ -103,3 +106,11 @@ def cached_matches(
         return matches, {}
     with reading(timing, "a file of times", f"Remove it and {file}."):
         return matches, read_json(timing)
+
+
+def pairs_for_colmap(name: str, images: Path, cache: Path, threads: int) -> list[tuple[str, str]] | None:
+    """Pairs that COLMAP shall match: those with matches in ProBA's result; None for all pairs of a small set."""
+    if count_photos(images) <= ALL_PAIRS:
+        return None
+    matches, _ = cached_matches(name, images, "auto", cache, threads)
+    return [(matches.images[i].name, matches.images[j].name) for i, j in matches.pairs]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from proba.bench.experiment import Row
-from proba.bench.measure import cached_matches, solve_and_score
+from proba.bench.measure import cached_matches, pairs_for_colmap, solve_and_score
 from proba.bench.photo_sets import PhotoSet, find_sets
 from proba.bench.runner import run_list
 from proba.evaluation import evaluate
@@ -104,7 +104,8 @@ def run_colmap_on(
     """One mapping; COLMAP is told whether the photos share a camera and whether they are undistorted."""
     from proba.bench.colmap import cached_database, map_colmap
 
-    database, timing = cached_database(name, images, cache, threads, **told_of_cameras(truth))
+    pairs = pairs_for_colmap(name, images, cache, threads)
+    database, timing = cached_database(name, images, cache, threads, pairs=pairs, **told_of_cameras(truth))
     models, seconds = map_colmap(images, database, mapper, seed=seed)
     return {**evaluate(models, truth), "seconds": {**timing, **seconds}}
 
