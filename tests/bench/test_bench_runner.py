@@ -96,10 +96,11 @@ def test_every_experiment_has_figures_to_stand_beside(name: str) -> None:
         assert all("seed" in row.settings for row in plan)
 
 
-def test_rows_that_share_a_process_survive_a_crash_among_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", (1, 2))
+def test_rows_that_share_processes_survive_a_crash_among_them(tmp_path: Path, threads: int) -> None:
     shared = replace(toy(tmp_path / "log", (2, 4, 5)), fresh=False)
-    rows = run(shared, tmp_path, RunOptions())
-    assert [row.get("square") for row in rows] == [4, None, 25]
+    rows = run(shared, tmp_path, RunOptions(threads=threads))
+    assert [row.get("square") for row in rows] == [4, None, 25]  # in the order of the plan
     late = run(toy(tmp_path / "log", (6,)), tmp_path, RunOptions(), until=0.0)
     assert late == []  # no row begins after that moment
 

@@ -100,7 +100,8 @@ class Experiment:
     draw: Callable[[list[dict], Path], None]
     """Writes a PNG of the rows that have no error."""
     fresh: bool = True
-    """Every row in a process of its own. Off: rows share one, which saves seconds where memory is not measured."""
+    """Every row in a process of its own, alone on the machine. Off: neither time nor memory is shown, so rows share
+    processes and run side by side."""
     caption: str = ""
     """What the picture shows."""
 

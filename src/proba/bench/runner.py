@@ -1,4 +1,4 @@
-"""Runs the rows of an experiment, each in a process of its own, and writes NAME.json, NAME.md and NAME.png.
+"""Runs the rows of an experiment in other processes, and writes NAME.json, NAME.md and NAME.png.
 
 The JSON is written after every row, so that a run that was ended goes on where it was. A row that fails is a row with
 an `error`.
@@ -12,9 +12,11 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,12 +36,14 @@ def run(
     """All rows of an experiment, computing those that its file in `out` does not hold, and its page and picture.
 
     With `retry`, rows that failed are computed again. After the moment `until` (of `time.monotonic`) no row begins.
+    Rows whose time and memory matter have the machine for themselves; others run side by side, with one thread each.
     """
-    plan = experiment.plan(options)
+    jobs = 1 if experiment.fresh else options.threads
+    plan = experiment.plan(replace(options, threads=options.threads // jobs))
     save = lambda rows: save_rows(experiment.name, rows, out, options)
     stored = [row for row in load_rows(out / f"{experiment.name}.json") if not (retry and "error" in row)]
     say = lambda row: print(f"{experiment.name}: {one_line(row)}", flush=True)
-    rows = compute(plan, stored, save, say=say, until=until, fresh=experiment.fresh)
+    rows = compute(plan, stored, save, say=say, until=until, fresh=experiment.fresh, jobs=jobs)
     write_page(experiment, rows, out)
     return rows
 
@@ -93,25 +97,22 @@ def compute(
     say: Callable[[dict], None],
     until: float = float("inf"),
     fresh: bool = True,
+    jobs: int = 1,
 ) -> list[dict]:
     """The rows of a plan: those already stored, and the others as they are computed, each saved at once.
 
     Stored rows that the plan does not name stay in the file, since a smaller run must not throw away a larger one;
-    they are not returned. Rows that would begin after `until` are left out.
+    they are not returned. Rows that would begin after `until` are left out. `jobs` rows run at a time.
     """
-    every, result = list(stored), []
-    with Worker(fresh=fresh) as worker:
-        for wanted in plan:
-            found = next((row for row in every if holds(row, wanted.settings)), None)
-            if found is None:
-                if time.monotonic() > until:
-                    continue
-                found = {**wanted.settings, **worker.result_of(wanted)}
-                every.append(found)
-                save(every)
-                say(found)
-            result.append(found)
-    return result
+    every = list(stored)
+    missing = [wanted for wanted in plan if not any(holds(row, wanted.settings) for row in every)]
+    with Workers(jobs, fresh=fresh) as workers:
+        for wanted, result in workers.results(missing, until):
+            every.append({**wanted.settings, **result})
+            save(every)
+            say(every[-1])
+    found = (next((row for row in every if holds(row, wanted.settings)), None) for wanted in plan)
+    return [row for row in found if row is not None]
 
 
 def run_list(
@@ -138,21 +139,48 @@ def holds(row: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
     return all(key in row and row[key] == value for key, value in settings.items())
 
 
+class Workers:
+    """Other processes that compute rows, some at a time: a new one for each row if `fresh`, else one after a crash."""
+
+    def __init__(self, jobs: int, *, fresh: bool):
+        self.idle = [Worker(fresh=fresh) for _ in range(jobs)]
+        self.threads = ThreadPoolExecutor(jobs)
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:  # ended from outside: nobody waits for the rows
+            for child in multiprocessing.active_children():
+                child.terminate()
+        self.threads.shutdown()
+        for worker in self.idle:
+            worker.stop()
+
+    def results(self, rows: Sequence[Row], until: float) -> Iterator[tuple[Row, dict]]:
+        """Rows and what they give, as they are finished; those that would begin after `until` are left out.
+
+        No further row begins before the caller has asked for the next one, so that what is finished can be saved.
+        """
+        left, running = deque(rows), {}
+        while True:
+            while left and self.idle and time.monotonic() <= until:
+                row, worker = left.popleft(), self.idle.pop()
+                running[self.threads.submit(worker.result_of, row)] = row, worker
+            if not running:
+                return
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                row, worker = running.pop(done)
+                self.idle.append(worker)
+                yield row, done.result()
+
+
 class Worker:
-    """Another process that computes rows: a new one for each row if `fresh`, else a new one after a crash."""
+    """Another process that computes one row after the other."""
 
     def __init__(self, *, fresh: bool):
         self.fresh = fresh
         self.pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is not None:  # ended from outside: nobody waits for the row
-            for child in multiprocessing.active_children():
-                child.terminate()
-        self._stop()
 
     def result_of(self, row: Row) -> dict:
         """What a row gives; what goes wrong becomes part of it."""
@@ -164,12 +192,13 @@ class Worker:
             result = self.pool.submit(_measured, row.work, row.arguments).result()
         except Exception as error:
             result = {"error": f"{type(error).__name__}: {error}"}
-            self._stop()
+            self.stop()
         if self.fresh:
-            self._stop()
+            self.stop()
         return {**result, "wall_s": round(time.perf_counter() - begin, 2)}
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the process."""
         if self.pool is not None:
             self.pool.shutdown()
             self.pool = None
