@@ -25,6 +25,7 @@ from proba.matching.pairs import (
     signature,
     unit_sample,
     vocabulary,
+    without_common,
 )
 from proba.matching.sift import SELECTIVE, Sift, SiftOptions
 from proba.matching.store import MatchStore, Record, join_matches
@@ -225,6 +226,25 @@ def test_signatures_tell_scenes_apart():
     alike = np.stack([signature(image, centres) for image in images])
     alike = alike @ alike.T - 2 * np.eye(9)
     assert all(k // 3 == near // 3 for k, near in enumerate(alike.argmax(axis=1)))
+
+
+def test_photos_that_show_only_what_all_share_are_not_like_every_other():
+    """Six scenes before one and the same hedge, and photos of the hedge alone."""
+    random = np.random.default_rng(0)
+    hedge, *scenes = random.normal(size=(7, 512)).astype(np.float32)
+    photos = [hedge + 0.8 * scene + 1.3 * random.normal(size=512) for scene in scenes for _ in range(3)]
+    photos += [hedge + 0.2 * random.normal(size=512) for _ in range(6)]
+    signatures = np.stack(photos).astype(np.float32)
+    signatures /= np.linalg.norm(signatures, axis=1, keepdims=True)
+
+    def of_their_scene():
+        alike = (signatures @ signatures.T - 2 * np.eye(24))[:18]
+        return sum(k // 3 == near // 3 for k, near in enumerate(alike.argmax(axis=1)))
+
+    assert of_their_scene() < 6
+    without_common(signatures)
+    assert of_their_scene() == 18
+    assert np.isfinite(without_common(np.ones((3, 4), np.float32))).all()
 
 
 def test_matches_of_a_folder(folder, tmp_path):

@@ -49,6 +49,7 @@ from proba.matching.pairs import (
     signature,
     unit_sample,
     vocabulary,
+    without_common,
 )
 from proba.matching.shards import Recipe, Shards
 from proba.matching.store import MatchStore, Record, join_matches, settings_key
@@ -376,7 +377,7 @@ class _Run:
             descriptors = self._features(cache, k)["descriptors"][:telling]
             signatures[k] = signature(unit_sample(descriptors, len(descriptors), random), centres)
             self.observer.advance()
-        return signatures
+        return without_common(signatures)
 
     def match(self, matcher: Matcher, pairs: list[Pair], *, features_of: Matcher | None = None) -> None:
         """Match and verify pairs, and store each as soon as it is done. Features may be those of another matcher."""

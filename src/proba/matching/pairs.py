@@ -27,6 +27,9 @@ class Candidates(NamedTuple):
 
 
 PairMode = Literal["auto", "exhaustive", "shortlist", "sequential"]
+COMMON = 0.8
+"""Part of the mean of all signatures that is taken off each: where all photos show one scene, it is also what they
+share."""
 VOCABULARY_SEED = 0
 """The vocabulary is drawn the same way in every run, so that a resumed run finds the same pairs."""
 ROWS_AT_A_TIME = 1024
@@ -214,6 +217,14 @@ def signature(descriptors: np.ndarray, centres: np.ndarray) -> np.ndarray:  # [w
     np.add.at(residual, word, descriptors - centres[word])
     # Each word counts the same, otherwise a few bursts of repeated texture decide.
     return _unit(_unit(residual).reshape(1, -1))[0].astype(np.float32)
+
+
+def without_common(signatures: np.ndarray) -> np.ndarray:  # [N, C]
+    """Signatures [N, C] without most of what all photos of the folder have in common, which hides what only some share.
+    Changed in place: they may be large."""
+    signatures -= COMMON * signatures.mean(axis=0)
+    signatures /= np.sqrt(np.einsum("nc,nc->n", signatures, signatures))[:, None] + 1e-9
+    return signatures
 
 
 def unit_sample(descriptors: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:  # [<= count, D]
