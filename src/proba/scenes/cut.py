@@ -167,7 +167,7 @@ def judge_cut(sightings: Sightings, side: np.ndarray) -> SightCut:
     n = max(int(part.sum()), 2)
     spread = np.sqrt((n - 1) / n * ((left[part] - ratio) ** 2).sum())
     return SightCut(
-        side=side, other=~side, expected=float(total), seen=float(shared), most=float(ratio + 1.65 * spread)
+        side=side, other=~side, expected=float(total), seen=float(shared), most=float(ratio + SURE * spread)
     )
 
 
