@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import signal
 import sys
 import threading
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, get_type_hints
 import tyro
 
 from proba._version import __version__
-from proba.cli.settings import option_rules, without_empty_defaults
+from proba.cli.settings import option_rules, with_tidy_help
 from proba.cli.usage import check_command, read_arguments
 from proba.errors import ProbaError
 
@@ -136,11 +135,7 @@ def _outline(command: str) -> Callable[[], None]:
 
 def _function(command: str, *, brief: bool) -> Callable[..., None]:
     function = import_module(f"proba.cli.{COMMANDS[command]}").main
-    # The help would break the text of an option where the source does.
-    text = re.sub(r"\n {12}(?=\S)", " ", function.__doc__)
     if brief and any(is_dataclass(kind) for kind in get_type_hints(function).values()):
         more = f"All settings: `proba {command} {HELP_ALL}`."
-        text = text.replace("\n\n    Args:", f"\n\n    {more}\n\n    Args:")
-    function.__doc__ = text
-    without_empty_defaults(function)
-    return function
+        function.__doc__ = function.__doc__.replace("\n\n    Args:", f"\n\n    {more}\n\n    Args:")
+    return with_tidy_help(function)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from proba.bench.experiments import EXPERIMENTS
+from proba.cli.settings import with_tidy_help
 from proba.cli.usage import check_command, read_arguments
 from proba.errors import InputError
 from proba.threads import set_threads
@@ -435,7 +436,7 @@ def main(argv: Annotated[list[str], tyro.conf.Positional], /) -> None:
     if not argv or argv[0] in ("-h", "--help"):
         tyro.extras.subcommand_cli_from_dict(BENCHMARKS, prog="proba bench", args=["--help"])
     check_command(argv[0], BENCHMARKS, prog="proba bench")
-    read_arguments(BENCHMARKS[argv[0]], prog=f"proba bench {argv[0]}", argv=argv[1:])()
+    read_arguments(with_tidy_help(BENCHMARKS[argv[0]]), prog=f"proba bench {argv[0]}", argv=argv[1:])()
 
 
 def _file(json: Path | None) -> Path | None:

@@ -7,7 +7,9 @@ import tyro
 
 def default_hint(default: str) -> str:
     """What the help says about a default: nothing where an option is just left out."""
-    return "" if default in ("None", "False") else f"(default: {default})"
+    if default in ("None", "False", ""):
+        return ""
+    return "(default: on)" if default == "True" else f"(default: {default})"  # beside a flag that switches it off
 
 
 OUT = tyro.conf.arg(aliases=("-o",), help_behavior_hint=default_hint)

@@ -101,14 +101,16 @@ def _named_function(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
     )
 
 
-def without_empty_defaults(function: Callable) -> None:
-    """Say nothing of defaults like None in the help of a command's own arguments."""
+def with_tidy_help(function: Callable) -> Callable:
+    """A command whose help says nothing of defaults like None, and breaks its lines elsewhere than the source."""
+    function.__doc__ = re.sub(r"\n {12}(?=\S)", " ", function.__doc__ or "")
     hints = get_type_hints(function, include_extras=True)
     for name, kind in hints.items():
         marks = getattr(kind, "__metadata__", ())
         if not is_dataclass(kind) and not any(isinstance(mark, type(OUT)) for mark in marks):
             hints[name] = Annotated[kind, tyro.conf.arg(help_behavior_hint=default_hint)]
     function.__annotations__ = hints
+    return function
 
 
 def load_function(name: str) -> Callable:
