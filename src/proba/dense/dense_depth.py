@@ -29,6 +29,15 @@ from proba.reconstruction import Camera, Reconstruction
 
 SMOOTHING_PX = 0.5
 """Bilinear samples of unsmoothed pixels draw places to integers."""
+MAP_KINDS = {
+    "rho": (np.float32,),
+    "sigma": (np.float32,),
+    "normal": (np.int8, 3),
+    "slope": (np.float32, 2),
+    "support": (np.uint8,),
+    "rgb": (np.uint8, 3),
+}
+"""Maps of a photo on disk: the kind of number, and how many of them a pixel has if not one."""
 N_LEVELS = 3
 KEPT_VIEWS = 48
 """Photos in memory at a time, about 4 MB each at 800 pixels."""
@@ -227,7 +236,8 @@ def _coarse(source: _Source, n: int, others: list[int]) -> dict[str, np.ndarray]
 def _read_planes(path: Path) -> dict[str, np.ndarray]:
     with _reading_work(path):
         file = read_npz(path)
-        if file["planes"].shape[2:] != (3,) or file["bounds"].shape != (2,):
+        start = file.get("start", file["planes"])
+        if file["planes"].shape[2:] != (3,) or start.shape != file["planes"].shape or file["bounds"].shape != (2,):
             raise ValueError("its planes have another shape")
         return file
 
@@ -271,7 +281,8 @@ def _read_maps(path: Path) -> PhotoMaps:
         file = read_npz(path)
         height, width = file["rho"].shape
         camera = Camera(model="PINHOLE", width=width, height=height, params=file["params"])
-        maps = {name: file[name] for name in ("rho", "sigma", "normal", "slope", "support", "rgb")}
-        if any(values.shape[:2] != (height, width) for values in maps.values()):
-            raise ValueError("its maps differ in size")
+        maps = {name: file[name] for name in MAP_KINDS}
+        for name, (kind, *channels) in MAP_KINDS.items():
+            if maps[name].shape != (height, width, *channels) or maps[name].dtype != kind:
+                raise ValueError(f"its map {name} has another shape or kind of number")
         return PhotoMaps(camera=camera, **maps)
