@@ -34,6 +34,7 @@ from proba.refine.pinhole_views import (
     with_lenses,
 )
 from proba.refine.pixels import Photos
+from proba.refine.rolling_shutter import RollingShutter
 from proba.scenes import Scenes, SightCut, find_scenes
 from proba.solution import GIVEN, GROWN, ClusterReport, Hypothesis, Solution, SolverRun
 from proba.solve_options import SolveOptions, settings_from
@@ -134,6 +135,8 @@ class Piece:
     """The two groups of its images that share least of what both should see; None: nothing can be judged."""
     lone: list[str] = field(default_factory=list)
     """Single images that share too little of what they and the others should both see."""
+    shutter: RollingShutter | None = None
+    """What the rows of the photos say of a rolling shutter; None: nobody looked, or too little is seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -562,6 +565,7 @@ def _refine_piece(
         unplaced=result.unplaced,
         seconds={"solve": sum(run.seconds for run in runs), "refine": time.perf_counter() - begin - longer},
         clusters=run.clusters,
+        shutter=result.shutter,
     )
     return piece, runs[-1].interrupted
 

@@ -12,6 +12,7 @@ import pytest
 import proba.report.checks as checks_module
 from proba.pipeline import SolveOptions
 from proba.reconstruction import Camera, Edge, Note, NoteKind
+from proba.refine import RollingShutter
 from proba.report.checks import TOPICS, Check, worst_level
 from proba.report.findings import findings, verdict
 from proba.report.results import report_dict
@@ -239,3 +240,24 @@ def test_images_that_share_too_little_are_named(finished):
         c for c in report_dict(finished.matches, result, SolveOptions())["checks"] if c["topic"] == "Look-alikes"
     )
     assert check["level"] == "check" and list(check["images"]) == finished.rec.image_names[4:5]
+
+
+@pytest.mark.parametrize(("bend_px", "level"), [(2.0, "check"), (0.3, "good"), (0.0, "good")])
+def test_a_rolling_shutter_is_named(finished, bend_px, level):
+    result = finished.result()
+    result.pieces[0].shutter = RollingShutter(
+        images=np.arange(8),
+        motion=np.zeros((8, 6)),
+        ratio=5.0,
+        chance=1e-9,
+        readout=0.6,
+        readout_std=0.01,
+        bend_px=bend_px,
+        ordered=True,
+        found=bend_px > 0,
+    )
+    report = report_dict(finished.matches, result, SolveOptions())
+    found = next(c for c in report["checks"] if c["topic"] == "Rolling shutter")
+    assert found["level"] == level
+    assert ("60.0 % of the time between photos" in found["fact"]) == (bend_px > 0)
+    assert report["components"][0]["rolling_shutter"]["bend_px"] == bend_px

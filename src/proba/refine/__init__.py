@@ -12,11 +12,13 @@ from proba.refine.options import (
     RescueOptions,
     Round,
     SeparateOptions,
+    ShutterOptions,
     TrackOptions,
     UncertaintyOptions,
     WorldOptions,
 )
 from proba.refine.refinement import Refinement, RefineResult, refine
+from proba.refine.rolling_shutter import RollingShutter, rolling_shutter
 from proba.refine.state import WorldChoice, WorldReport
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
 
@@ -32,8 +34,10 @@ __all__ = [
     "RefineResult",
     "Refinement",
     "RescueOptions",
+    "RollingShutter",
     "Round",
     "SeparateOptions",
+    "ShutterOptions",
     "TrackOptions",
     "Tracks",
     "UncertaintyOptions",
@@ -42,5 +46,6 @@ __all__ = [
     "WorldReport",
     "build_tracks",
     "refine",
+    "rolling_shutter",
     "select_tracks",
 ]

@@ -315,6 +315,38 @@ class UncertaintyOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShutterOptions:
+    """When photos count as read row by row. Pixels are those of an image scaled to 1024 px."""
+
+    enabled: bool = True
+    """Off: nobody looks."""
+    images: int = 40
+    """Of more images so many are asked, those in the middle of the order of names."""
+    observations: int = 10_000
+    """Observations that are asked at most."""
+    min_images: int = 4
+    """Fewer images say nothing ..."""
+    min_observations: int = 500
+    """... nor do fewer observations."""
+    turn: float = 0.02
+    """Standard deviation of the turn of a camera while a photo is read, rad ..."""
+    shift: float = 0.02
+    """... and of its shift, in median depths: a prior where the photos do not tell."""
+    min_ratio: float = 2.0
+    """How many times as much rows must explain beyond columns as columns beyond rows ..."""
+    max_chance: float = 1e-6
+    """... and how rarely chance may do so."""
+    min_sigmas: float = 5.0
+    """Standard deviations by which one read-out time of all photos must differ from zero ..."""
+    clear: float = 3.0
+    """... how many times that of columns it must be ..."""
+    max_readout: float = 1.5
+    """... and how large it may be, in times between photos."""
+    bend_px: float = 1.0
+    """The report warns where observations move by more on average."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoteOptions:
     """When the user is warned."""
 
@@ -343,4 +375,5 @@ class RefineOptions:
     pixels: PixelOptions = field(default_factory=PixelOptions)
     adjust: AdjustOptions = field(default_factory=AdjustOptions)
     uncertainty: UncertaintyOptions = field(default_factory=UncertaintyOptions)
+    shutter: ShutterOptions = field(default_factory=ShutterOptions)
     notes: NoteOptions = field(default_factory=NoteOptions)

@@ -19,6 +19,7 @@ from proba.refine.growing import grow_cameras, worth_growing
 from proba.refine.options import RefineOptions
 from proba.refine.pixels import Photos, sharpen, worth_sharpening
 from proba.refine.rescue import rescue_images
+from proba.refine.rolling_shutter import RollingShutter, rolling_shutter
 from proba.refine.separate import separate_cameras
 from proba.refine.state import (
     CameraTrial,
@@ -55,6 +56,8 @@ class RefineResult:
     """Images that were placed anew."""
     unplaced: list[str] = field(default_factory=list)
     """Images that only keep the solver's pose."""
+    shutter: RollingShutter | None = None
+    """What the rows of the photos say; None: nobody looked, or too little is seen."""
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -123,8 +126,13 @@ class Refinement:
             cloud = place_points(state) if self.options.enabled else solver_cloud(state)
         with self.clock("uncertainty"):
             cameras, sigma = estimate_uncertainty(state, cloud)
-        reconstruction = assemble(state, cloud, cameras, sigma)
-        return self._result(state, reconstruction, share=cloud.bundle.share, noise_px=cameras.noise_px)
+        result = self._result(
+            state, assemble(state, cloud, cameras, sigma), share=cloud.bundle.share, noise_px=cameras.noise_px
+        )
+        if self.options.enabled and self.options.shutter.enabled:
+            with self.clock("rolling shutter"):
+                result.shutter = rolling_shutter(result.reconstruction, self.options.shutter)
+        return result
 
     def _improved(self, state: State, photos: Photos | None) -> State:
         """All stages that move cameras."""

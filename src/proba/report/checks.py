@@ -18,6 +18,7 @@ from proba.geometry.camera import UNIT_SIDE_PX
 from proba.matches import ImageInfo
 from proba.pipeline import Piece, Separation, SolveResult
 from proba.reconstruction import NoteKind
+from proba.refine.options import ShutterOptions
 from proba.report.facts import Cut, ImageFacts, PairFacts, cuts, explained_share, trusted_part
 from proba.scenes import SceneOptions
 
@@ -99,6 +100,7 @@ def run_checks(
             _rotations(piece, where),
             _focals(piece, told_px, where),
             *_told_focals(piece, told_px, where),
+            *_shutter(piece, where),
             *_notes(piece),
         ]
     return checks
@@ -407,6 +409,29 @@ def _told_focals(piece: Piece, told_px: dict[str, float], where: str) -> list[Ch
             advice="If nobody cropped the photos, trust EXIF: pass --focal fixed",
             images=tuple(bad),
             reason="focal length far from what EXIF or the matches file tells",
+        )
+    ]
+
+
+def _shutter(piece: Piece, where: str) -> list[Check]:
+    """Whether rows of the photos were read one after the other while the camera moved."""
+    shutter, bound = piece.shutter, ShutterOptions().bend_px
+    if shutter is None:
+        return []
+    wanted = f"points moved by less than {bound:.0f} px"
+    if not shutter.found:
+        fact = f"rows of the photos show no motion of their own{where}"
+        return [Check(topic="Rolling shutter", fact=fact, wanted=wanted)]
+    time = f"reading one takes {100 * abs(shutter.readout):.1f} % of the time between photos, which"
+    moved = f"{time if shutter.ordered else 'the motion meanwhile'} moves points by {shutter.bend_px:.1f} px"
+    return [
+        Check(
+            topic="Rolling shutter",
+            fact=f"photos were read row by row: {moved}{where}",
+            wanted=wanted,
+            level="check" if shutter.bend_px > bound else "good",
+            advice="Poses are bent by about as much. Move slower, stop for each photo, or film with more light and a "
+            "shorter read-out (fewer rows, a higher frame rate)",
         )
     ]
 

@@ -149,6 +149,7 @@ def _component(index: int, piece: Piece, edges: list[PairFacts]) -> dict:
         "unplaced": piece.unplaced,
         "hypothesis": next((h.name for h in piece.hypotheses if h.chosen), None),
         "clusters": [asdict(cluster) for cluster in piece.clusters],
+        "rolling_shutter": None if piece.shutter is None else piece.shutter.numbers(),
         "pose_std": {
             name: {"rotation_deg": float(np.degrees(std[:3].max())), "centre": float(std[3:].max())}
             for name, std in zip(rec.image_names, rec.pose_std, strict=True)

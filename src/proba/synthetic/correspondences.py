@@ -46,7 +46,7 @@ def scene_matches(
         ]
     )
     pixels = scene.grid(grid, grid)  # [G, 2]
-    surfaces = [_surface(scene, k, pixels) for k in range(scene.n_images)]
+    surfaces = [scene.lifted(k, pixels) for k in range(scene.n_images)]
     for i, j in candidate_pairs(scene, max_neighbours):
         sources, targets = [], []
         for (points, valid), other, this in ((surfaces[i], j, i), (surfaces[j], i, j)):
@@ -74,7 +74,7 @@ def candidate_pairs(scene: Scene, max_neighbours: int | None = None, min_share: 
 def _frustum_overlap(scene: Scene, cells: int = 8) -> np.ndarray:  # [N, N]
     """Share of a coarse grid of image i (row) that projects into image j (column)."""
     pixels = scene.grid(cells, cells)
-    lifted = [_surface(scene, k, pixels) for k in range(scene.n_images)]
+    lifted = [scene.lifted(k, pixels) for k in range(scene.n_images)]
     points = np.concatenate([p for p, _ in lifted])  # [N * C, 3]
     valid = np.concatenate([v for _, v in lifted])  # [N * C]
     origins = np.repeat(scene.centres, cells * cells, axis=0)
@@ -87,13 +87,6 @@ def _frustum_overlap(scene: Scene, cells: int = 8) -> np.ndarray:  # [N, N]
         share[:, j] = np.bincount(close[inside] // cells**2, minlength=scene.n_images) / cells**2
     np.fill_diagonal(share, 0)
     return share
-
-
-def _surface(scene: Scene, image: int, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """World points [G, 3] under pixels [G, 2], and which of them exist [G]."""
-    depth, _ = scene.cast(image, pixels)
-    valid = np.isfinite(depth)
-    return scene.centre(image) + np.where(valid, depth, 0)[:, None] * scene.rays(image, pixels), valid
 
 
 def _seen_in(

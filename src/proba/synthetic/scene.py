@@ -77,6 +77,12 @@ class Scene:
         """Depth [R] (inf: nothing) and index of the solid [R] (-1: none) at pixels [R, 2]."""
         return cast(self._near(image), self.centre(image), self.rays(image, pixels), self.max_range)
 
+    def lifted(self, image: int, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Surface points [R, 3] under pixels [R, 2], and where there are any [R] bool."""
+        depth, _ = self.cast(image, pixels)
+        seen = np.isfinite(depth)
+        return self.centre(image) + np.where(seen, depth, 0)[:, None] * self.rays(image, pixels), seen
+
     def depth_map(self, image: int, width: int, height: int) -> np.ndarray:  # [height, width]
         """Depth at the cell centres of a grid over the whole image, inf where nothing is seen."""
         return self.cast(image, self.grid(width, height))[0].reshape(height, width)
@@ -99,9 +105,8 @@ class Scene:
         pixels = self.grid(columns, rows)
         clouds = []
         for k in range(self.n_images):
-            depth, _ = self.cast(k, pixels)
-            seen = np.isfinite(depth)
-            clouds.append(self.centre(k) + depth[seen, None] * self.rays(k, pixels[seen]))
+            points, seen = self.lifted(k, pixels)
+            clouds.append(points[seen])
         return np.concatenate(clouds)
 
     def ground_truth(self, cloud: bool = True) -> GroundTruth:
