@@ -40,7 +40,7 @@ from proba.reconstruction import Reconstruction
 from proba.refine import RefineOptions
 from proba.refine.given_cameras import in_given_cameras
 from proba.refine.normal_equations import require_memory
-from proba.report import judge, output_folder, write_results
+from proba.report import judge, output_folder, tell_of_dense, write_results
 from proba.report.matching import matching_facts
 from proba.tasks import Engine, WorkerOptions, open_engine
 from proba.threads import set_threads
@@ -293,7 +293,9 @@ def dense_folder(
                 dense_depth(piece, photos, DensePiece(target, k), options, masks=white, observer=observer)
                 for k, piece in enumerate(pieces)
             ]
-            finish_dense(target, index, pieces[0], results[0].cloud, [result.facts() for result in results])
+            found = [result.facts() for result in results]
+            finish_dense(target, index, pieces[0], results[0].cloud, found)
+            tell_of_dense(target, found)
         remove_work(target)
     return results
 

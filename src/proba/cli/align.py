@@ -27,7 +27,7 @@ from proba.io.photo_folder import photo_folder
 from proba.io.reading import read_json, reading
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.reconstruction import Reconstruction
-from proba.report import output_folder, redraw_scenes
+from proba.report import output_folder, redraw_scenes, with_dense
 
 
 def main(
@@ -149,5 +149,5 @@ def _amend_reports(source: Path, target: Path, pieces: list[_Piece]) -> None:
         if page.is_file():
             moved_pieces = [piece.reconstruction for piece in pieces]
             text = redraw_scenes(page.read_text(encoding="utf-8"), report, moved_pieces)
-            atomic_write_text(target / "report.html", text)
+            atomic_write_text(target / "report.html", with_dense(text, ()))  # dense depth belongs to its cameras
     atomic_write_text(target / "report.json", json.dumps(report, indent=1))

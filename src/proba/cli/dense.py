@@ -12,15 +12,9 @@ from proba import api
 from proba.cli.options import OUT
 from proba.cli.progress import MatchBar
 from proba.dense.dense_depth import DenseOptions, DenseResult
+from proba.report import LITTLE_DEPTH, main_reason
 
 DEFAULTS = DenseOptions()
-FEW = 0.2
-"""Photos with a smaller share of pixels with depth are named."""
-REASONS = {
-    "bare": "mostly bare surfaces",
-    "contradicted": "other photos contradict: moving or shiny things",
-    "lost": "seen in too few photos, or different in each",
-}
 
 
 def main(
@@ -76,14 +70,9 @@ def describe(results: list[DenseResult]) -> list[str]:
         piece = f"piece {k}: " if len(results) > 1 else ""
         shares = np.array(list(result.shares.values()))
         lines.append(f"{piece}{len(result.cloud.xyz)} points; depth at {100 * shares.mean():.0f} % of all pixels")
-        few = [name for name, share in result.shares.items() if share < FEW]
-        named = [f"{name} ({100 * result.shares[name]:.0f} %, {_reason(result.missing[name])})" for name in few[:5]]
+        few = [name for name, share in result.shares.items() if share < LITTLE_DEPTH]
+        named = [f"{name} ({100 * result.shares[name]:.0f} %, {main_reason(result.missing[name])})" for name in few[:5]]
         if few:
             more = f" and {len(few) - 5} more" if len(few) > 5 else ""
             lines.append(f"{piece}little depth in {', '.join(named)}{more}; dense.json has the shares of all photos")
     return lines
-
-
-def _reason(missing: dict[str, float]) -> str:
-    """In words, what most of the pixels without depth lack."""
-    return REASONS[max(missing, key=lambda reason: missing[reason])]

@@ -11,6 +11,7 @@ import numpy as np
 from proba.reconstruction import Reconstruction
 from proba.report import figures
 from proba.report.checks import name_list
+from proba.report.dense_part import EMPTY
 from proba.report.facts import PairFacts
 from proba.report.pictures import PairPicture, Thumbnail
 from proba.report.prose import to_html
@@ -46,6 +47,7 @@ def html_report(
         _next(report),
         _checks(report),
         _scenes(report, reconstructions),
+        EMPTY,
         _images(report, reconstructions, thumbnails or {}),
         _hypotheses(report),
         _clusters(report),
