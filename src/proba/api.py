@@ -29,7 +29,7 @@ from proba.io.photo_folder import mask_folder, photo_folder
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
 from proba.io.solver_folder import SolverFolder, open_solver_folder
 from proba.io.video import FRAMES, check_photo_source, is_video, photos_of
-from proba.kernels import evaluator
+from proba.kernels import machine
 from proba.localize import FEATURES, Localized, LocalizeOptions, Localizer
 from proba.matches import Matches
 from proba.matching import MatchOptions, MatchSummary, check_match_options, match_folder
@@ -158,7 +158,7 @@ def solve(
     options = options or SolveOptions()
     set_threads(threads)
     set_memory(memory)
-    evaluator(options.solver.device)
+    machine(options.solver.device)
     folder, photos = (None if path is None else Path(path) for path in (out, images))
     by = WorkerOptions(workers=workers, cluster=cluster, threads=threads, memory=memory)
     with nullcontext() if folder is None else output_folder(folder), open_engine(by) as engine:
@@ -383,7 +383,7 @@ def _check_inputs(images: str | Path, match: MatchOptions, options: SolveOptions
     """Refuse what cannot work before any work is done."""
     check_match_options(match)
     if options is not None:
-        evaluator(options.solver.device)
+        machine(options.solver.device)
     check_photo_source(Path(images))
     cameras = CameraOptions() if options is None else options.cameras
     told = cameras.focal_px is not None or cameras.intrinsics is not None

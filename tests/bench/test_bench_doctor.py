@@ -6,24 +6,40 @@ from pathlib import Path
 import pytest
 
 import proba
+from proba import kernels
 from proba.bench import doctor
 from proba.cli import main
-from proba.kernels import evaluator
+from proba.kernels import machine
+from proba.kernels.machine import Processor
 
 
 def test_the_compiled_kernel_is_right_and_a_broken_one_is_noticed():
-    kernel = evaluator("cpu")
-    assert doctor.difference(kernel) < doctor.TOLERANCE / 100
+    works = machine("cpu")
+    assert doctor.difference(works) < doctor.TOLERANCE / 100
+    whole = works.evaluate
 
     def broken(problem):
-        result = kernel(problem)
+        result = whole(problem)
         return replace(result, grad_pose=result.grad_pose * 1.01)
 
-    assert doctor.difference(broken) > doctor.TOLERANCE
+    works.evaluate = broken
+    assert doctor.difference(works) > doctor.TOLERANCE
+
+
+def test_a_loop_that_goes_elsewhere_is_noticed(monkeypatch):
+    class Slow(Processor):
+        def direction(self, grad, *arguments, **settings):
+            super().direction(grad, *arguments, **settings)
+            grad *= 0.99
+
+    assert doctor.loop_difference("cpu") == 0
+    monkeypatch.setattr(kernels, "machine", lambda device: Processor() if device == "cpu" else Slow())
+    assert doctor.loop_difference("cuda") > doctor.TOLERANCE
 
 
 def test_the_report_is_a_block_and_names_nothing_private(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "LOOP_ITERATIONS", 10)
+    monkeypatch.setattr(doctor, "LOOP_IMAGES", (6,))
     monkeypatch.setattr(doctor, "LEAST_SECONDS", 0.05)
     monkeypatch.chdir(tmp_path)
     main(["doctor", "--threads", "1"])
@@ -35,9 +51,10 @@ def test_the_report_is_a_block_and_names_nothing_private(capsys, monkeypatch, tm
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_device_that_fails_says_so_in_one_line(monkeypatch, device):
-    def fails(_):
-        raise RuntimeError("driver\nis broken")
+    class Broken(Processor):
+        def evaluate(self, at, options=None):
+            raise RuntimeError("driver\nis broken")
 
-    monkeypatch.setattr(doctor, "evaluator", lambda _: fails)
+    monkeypatch.setattr(doctor, "machine", lambda _: Broken())
     state = doctor._device(device)["state"]
     assert state == "fails: RuntimeError: driver"

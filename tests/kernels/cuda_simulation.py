@@ -6,7 +6,7 @@ import sys
 import torch
 
 from proba.bench.kernel import random_problem
-from proba.kernels import cuda
+from proba.kernels import cuda, cuda_launch
 from proba.objective import EdgeEvaluation, ObjectiveOptions, evaluate
 
 FIELDS = [field.name for field in dataclasses.fields(EdgeEvaluation)]
@@ -23,7 +23,7 @@ the loss is absolutely. The CPU's test of such points has the same tolerance."""
 
 
 def main() -> None:
-    cuda.THREADS = 32  # the simulator's threads are slow
+    cuda_launch.THREADS, cuda_launch.MOST_BLOCKS = 32, 2  # the simulator's threads are slow
     evaluator = cuda.Evaluator()
     for name, (options, settings) in CASES.items():
         problem = random_problem(images=3, edges=3, dtype=torch.float64, **settings)

@@ -5,32 +5,37 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
+import torch
 
 from proba._version import __version__
 from proba.bench.kernel import matches_per_call, random_problem
 from proba.errors import ProbaError
 from proba.graph import build_view_graphs
-from proba.kernels import Device, evaluator
+from proba.kernels import Device, Machine, machine
 from proba.matching import matchers
 from proba.memory import allowed_bytes
-from proba.objective import EdgeEvaluation, Minibatch, evaluate
-from proba.solver import SolverOptions, solve_graph
+from proba.objective import Minibatch, evaluate
+from proba.solver import Solver, SolverOptions, make_problem, solve_graph
 from proba.synthetic import make_scene, scene_matches
 
 PACKAGES = ("torch", "numba", "numba-cuda", "numpy", "scipy", "poselib", "kornia", "pycolmap", "dask", "distributed")
 TOLERANCE = 2e-3
 """Largest difference from the reference, relative to the largest number of its kind, in single precision."""
 LOOP_ITERATIONS = 100
+COMPARED_ITERATIONS = 10
+"""Iterations after which a device's loop is compared with the processor's. Later, rounding decides."""
+LOOP_IMAGES = (12, 60)
 LEAST_SECONDS = 0.5
+CALLS_AT_ONCE = 5
 
 
 def examine() -> dict[str, dict[str, str]]:
     """Findings by section, each a sentence or a number with its unit. Takes some seconds, a minute the first time."""
+    processor, gpu = _device("cpu"), _device("cuda")
     return {
         "ProBA": {"version": __version__, "python": platform.python_version()},
         "machine": {
@@ -40,8 +45,8 @@ def examine() -> dict[str, dict[str, str]]:
         },
         "packages": {name: _version(name) for name in PACKAGES},
         "matchers": {name: entry.missing() or "ready" for name, entry in matchers().items()},
-        "processor": _device("cpu"),
-        "GPU": _device("cuda"),
+        "processor": processor,
+        "GPU": _driver() | gpu,
     }
 
 
@@ -55,30 +60,66 @@ def _version(name: str) -> str:
 def _device(device: Device) -> dict[str, str]:
     """Whether kernel and loop work there, and how fast; or why there is none."""
     try:
-        kernel = evaluator(device)
+        works = machine(device)
     except ProbaError as error:
         return {"state": str(error)}
     try:
-        worst = difference(kernel)
-        right = "right" if worst < TOLERANCE else "WRONG"
-        return {
-            "kernel": f"{right}: at most {worst:.1e} from the reference",
-            "kernel speed": f"{kernel_speed(kernel) / 1e6:.0f} million matches a second",
-            "loop": f"{loop_speed(device):.0f} iterations a second (object, 12 images, 13 worlds)",
+        found = {
+            "kernel": _verdict(difference(works), "reference"),
+            "kernel speed": f"{kernel_speed(works) / 1e6:.0f} million matches a second",
         }
+        if device != "cpu":
+            found["loop"] = _verdict(loop_difference(device), f"processor after {COMPARED_ITERATIONS} iterations")
+        speeds = (f"{loop_speed(device, n):.0f} with {n} images" for n in LOOP_IMAGES)
+        return found | {"loop speed": f"{', '.join(speeds)}, iterations a second (object, 13 worlds)"}
     except Exception as error:  # whatever a driver throws: the report must say it
         return {"state": f"fails: {type(error).__name__}: {error}".splitlines()[0]}
 
 
-def difference(kernel: Callable[..., EdgeEvaluation]) -> float:
-    """Largest difference between a kernel and the reference, over loss and all gradients."""
+def _verdict(worst: float, judge: str) -> str:
+    return f"{'right' if worst < TOLERANCE else 'WRONG'}: at most {worst:.1e} from the {judge}"
+
+
+def _driver() -> dict[str, str]:
+    """What numba and torch say of a GPU, where there is one."""
+    try:
+        from numba import cuda
+
+        if not cuda.is_available():
+            return {}
+        major, minor = cuda.get_current_device().compute_capability
+        name = torch.cuda.get_device_name() if torch.cuda.is_available() else "not seen by this torch"
+        return {"model": f"{name}, compute capability {major}.{minor}", "CUDA of torch": str(torch.version.cuda)}
+    except Exception as error:  # whatever a driver throws: the report must say it
+        return {"driver": f"fails: {type(error).__name__}: {error}".splitlines()[0]}
+
+
+def difference(works: Machine) -> float:
+    """Largest difference between a machine's kernel and the reference, over loss and all gradients."""
     problem = random_problem(images=6, edges=12, matches=200, batch=64, cells=8)
-    found, wanted = kernel(problem), evaluate(_doubled(problem))
-    worst = 0.0
-    for name in ("edge_loss", "grad_pose", "grad_maps", "grad_log_tan"):
-        here, there = (np.asarray(getattr(result, name), np.float64) for result in (found, wanted))
-        worst = max(worst, float(np.abs(here - there).max() / np.abs(there).max()))
-    return worst
+    found, wanted = works.evaluate(problem.to(works.home)), evaluate(_doubled(problem))
+    names = ("edge_loss", "grad_pose", "grad_maps", "grad_log_tan")
+    return max(_relative(getattr(found, name), getattr(wanted, name)) for name in names)
+
+
+def _relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    here, there = (tensor.cpu().double().numpy() for tensor in (found, wanted))
+    return float(np.abs(here - there).max() / np.abs(there).max())
+
+
+def loop_difference(device: Device) -> float:
+    """Largest difference between a device's solve and the processor's after a few iterations, over poses and maps."""
+    matches = scene_matches(make_scene("object", n_images=6, seed=0), grid=16, seed=0)
+    options = SolverOptions(iterations=LOOP_ITERATIONS, two_view_world=False)
+    problem = make_problem(matches, build_view_graphs(matches)[0][0], options)
+    states = []
+    for place in (device, "cpu"):
+        solver = Solver(problem, replace(options, device=place))
+        for _ in range(COMPARED_ITERATIONS):
+            solver.step()
+        states.append(solver.worlds)
+    names = ("parent_from_child", "maps", "log_tan", "edge_weight")
+    return max(_relative(getattr(states[0], name), getattr(states[1], name)) for name in names)
 
 
 def _doubled(problem: Minibatch) -> Minibatch:
@@ -86,20 +127,22 @@ def _doubled(problem: Minibatch) -> Minibatch:
     return replace(problem, **{name: getattr(problem, name).double() for name in names})
 
 
-def kernel_speed(kernel: Callable[..., EdgeEvaluation]) -> float:
+def kernel_speed(works: Machine) -> float:
     """Matches a second, loss and all gradients."""
-    problem = random_problem(images=20, edges=100, matches=1024, batch=256)
-    kernel(problem)
+    problem = random_problem(images=20, edges=100, matches=1024, batch=256).to(works.home)
+    float(works.evaluate(problem).edge_loss.sum())  # a number at the host: a GPU has done all that was queued
     begin, calls = time.perf_counter(), 0
     while time.perf_counter() - begin < LEAST_SECONDS:
-        kernel(problem)
-        calls += 1
+        for _ in range(CALLS_AT_ONCE):
+            result = works.evaluate(problem)
+        float(result.edge_loss.sum())
+        calls += CALLS_AT_ONCE
     return calls * matches_per_call(problem) / (time.perf_counter() - begin)
 
 
-def loop_speed(device: Device) -> float:
+def loop_speed(device: Device, n_images: int) -> float:
     """Iterations a second of a whole solve, its start left out."""
-    matches = scene_matches(make_scene("object", n_images=12, seed=0), grid=32, seed=0)
+    matches = scene_matches(make_scene("object", n_images=n_images, seed=0), grid=32, seed=0)
     graph = build_view_graphs(matches)[0][0]
     options = SolverOptions(iterations=LOOP_ITERATIONS, device=device, keep=())
     times: list[float] = []

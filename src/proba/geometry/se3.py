@@ -78,8 +78,8 @@ def transform(T: Tensor, points: Tensor) -> Tensor:
 
 def mirror(T: Tensor) -> Tensor:
     """Mirror conjugate M T M of T [..., 4, 4], M = diag(-1, -1, 1, 1) (paper, section 3.4)."""
-    m = torch.tensor([-1.0, -1.0, 1.0, 1.0], dtype=T.dtype, device=T.device)
-    return T * (m[:, None] * m)
+    upper, lower = T[..., :2, :].split(2, -1), T[..., 2:, :].split(2, -1)
+    return torch.cat([torch.cat([upper[0], -upper[1]], -1), torch.cat([-lower[0], lower[1]], -1)], -2)
 
 
 def _translation_block(v: Tensor, w: Tensor) -> Tensor:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from typing import Literal
 
 from proba.errors import InputError
 from proba.kernels.cpu import Workspace, evaluate
-from proba.objective.evaluation import EdgeEvaluation
+from proba.kernels.machine import Machine, Processor
 
-__all__ = ["Device", "Workspace", "evaluate", "evaluator"]
+__all__ = ["Device", "Machine", "Workspace", "evaluate", "machine"]
 
 Device = Literal["cpu", "cuda"]
 
 
-def evaluator(device: Device) -> Callable[..., EdgeEvaluation]:
-    """`proba.objective.evaluate` for repeated calls on this device; a result is valid until the next call."""
+def machine(device: Device) -> Machine:
+    """What does the work of the solver's loop on this device; an error says what the device lacks."""
     if device == "cpu":
-        return partial(evaluate, workspace=Workspace())
+        return Processor()
     if find_spec("numba_cuda") is None:
         raise InputError("The device cuda needs numba-cuda: `pip install 'proba-sfm[cuda]'`. Or take the device cpu.")
-    from proba.kernels.cuda import Evaluator
+    from proba.kernels.cuda_machine import Gpu
 
-    return Evaluator()
+    return Gpu()

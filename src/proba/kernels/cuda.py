@@ -7,17 +7,15 @@ does not depend on it: the same input gives the same bits.
 
 from __future__ import annotations
 
-from math import frexp, isfinite
+from collections.abc import Callable
 from typing import Any
 
 import numba as nb
-import numpy as np
 import torch
 from numba import cuda as numba_cuda
+from torch import Tensor
 
-from proba.errors import InputError
-from proba.jit import cached_njit
-from proba.kernels import blocks, math
+from proba.kernels import blocks, cuda_launch, math
 from proba.kernels.blocks import (
     SUM_FRONT_I,
     SUM_FRONT_J,
@@ -30,8 +28,7 @@ from proba.kernels.blocks import (
     SUM_ROBUST,
     SUMS,
 )
-from proba.kernels.cpu import float32_arrays
-from proba.kernels.edges import collect
+from proba.kernels.cuda_launch import HOME, Adder, check_gpu, launch, spread, strides, view
 from proba.kernels.math import DENSITY_RANGE, HALF, THREE_HALVES, ZERO, f32
 from proba.objective.evaluation import EdgeEvaluation, Minibatch
 from proba.objective.options import ObjectiveOptions
@@ -40,9 +37,7 @@ from proba.objective.packed import PackedMatches
 cuda: Any = numba_cuda
 LARGEST = SUMS
 """Row behind the sums: the largest gradient of a sampled value."""
-THREADS = 128
-"""Threads of a block, at most."""
-SHARED = (SUMS + 1, THREADS)
+SHARED = (SUMS + 1, cuda_launch.THREADS)
 HEADROOM = 62
 """Bits of an integer that a sum of map gradients may use."""
 
@@ -210,115 +205,138 @@ def _scatter(edges, offset, count, x_i, y_i, x_j, y_j, extent, start, batch, fir
 def _collect_maps(grad, scale, out):
     """Block (x, b): integers of world b to numbers in out [B, M], and zeros for the next call."""
     b = cuda.blockIdx.y
-    k = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if k < out.shape[1]:
+    for k in range(
+        cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x, out.shape[1], cuda.gridDim.x * cuda.blockDim.x
+    ):
         out[b, k] = grad[b, k] / scale[b]
         grad[b, k] = 0
 
 
-@cached_njit(nogil=True)
+_finish_edge = cuda.jit(device=True)(blocks.finish.py_func)
+
+
 def _finish(sums, count, batch, poses, edge_weight, measure, losses, grad_pose, grad_tan):
-    for b in range(len(sums)):
-        for e in range(len(count)):
-            rotation, translation, _, _ = blocks.both_ways(poses, b, e)
-            blocks.finish(
-                b, e, sums[b, e], rotation, translation, max(min(batch, count[e]), 1), edge_weight[b, e], measure,
-                losses, grad_pose, grad_tan,
-            )  # fmt: skip
+    """A thread an edge and world: from its sums to its losses and gradients."""
+    edges = len(count)
+    for task in range(cuda.grid(1), len(sums) * edges, cuda.gridsize(1)):
+        b, e = task // edges, task % edges
+        r_xx, r_xy, r_xz, t_x = poses[b, e, 0, 0], poses[b, e, 0, 1], poses[b, e, 0, 2], poses[b, e, 0, 3]
+        r_yx, r_yy, r_yz, t_y = poses[b, e, 1, 0], poses[b, e, 1, 1], poses[b, e, 1, 2], poses[b, e, 1, 3]
+        r_zx, r_zy, r_zz, t_z = poses[b, e, 2, 0], poses[b, e, 2, 1], poses[b, e, 2, 2], poses[b, e, 2, 3]
+        rotation = ((r_xx, r_xy, r_xz), (r_yx, r_yy, r_yz), (r_zx, r_zy, r_zz))
+        size = max(min(batch, count[e]), 1)
+        _finish_edge(
+            b, e, sums[b, e], rotation, (t_x, t_y, t_z), size, edge_weight[b, e], measure, losses, grad_pose, grad_tan
+        )
+
+
+KERNELS: tuple[Callable[..., None], ...] = (_edge_sums, _scatter, _collect_maps, _finish)
 
 
 class Evaluator:
-    """`proba.objective.evaluate` on the GPU, in float32. The matches stay there between calls."""
+    """`proba.objective.evaluate` on the GPU, in float32, of tensors that are there; its results are there as well."""
 
     def __init__(self) -> None:
-        if not cuda.is_available():
-            raise InputError("No NVIDIA GPU was found for the device cuda. Update its driver, or take the device cpu.")
-        self._kernels = {f.__name__: cuda.jit(f) for f in (_edge_sums, _scatter, _collect_maps)}
+        check_gpu()
+        self._kernels = {f.__name__: cuda.jit(f) for f in KERNELS}
         self._packed: PackedMatches | None = None
-        self._matches: tuple[Any, ...] = ()
-        self._buffers: dict[str, Any] = {}
+        self._window: tuple[Any, ...] = ()
+        self._firsts: dict[int, tuple[Tensor, int]] = {}
+        self._buffers: dict[str, Tensor] = {}
 
     def __call__(self, at: Minibatch, options: ObjectiveOptions | None = None) -> EdgeEvaluation:
         options = options or ObjectiveOptions()
         assert options.gaussians == "isotropic", "anisotropic Gaussians exist in the reference objective only"
-        worlds, images, _, _, channels = at.maps.shape
+        worlds, _, _, _, channels = at.maps.shape
         assert channels == 2, f"maps [B, N, L+1, L+1, 2], got {tuple(at.maps.shape)}"
-        edges, num_edges = at.packed.arrays[0], at.packed.num_edges
-        losses = np.zeros((3, worlds, num_edges), np.float32)
-        grad_pose = np.zeros((worlds, num_edges, 3, 4), np.float32)
-        grad_tan = np.zeros((worlds, num_edges, 4), np.float32)
-        grad_log_tan = np.zeros((worlds, images, 2), np.float32)
-        grad_maps = np.zeros(at.maps.shape, np.float32)
+        num_edges = at.packed.num_edges
+        losses = self._buffer("losses", (3, worlds, num_edges))
+        grad_pose = self._buffer("grad_pose", (worlds, num_edges, 3, 4))
+        grad_tan = self._buffer("grad_tan", (worlds, num_edges, 4))
+        grad_maps = self._buffer("grad_maps", tuple(at.maps.shape))
         if num_edges and worlds:
-            grad_maps = self._launch(at, options, losses, grad_pose, grad_tan)
-        collect(edges, grad_tan, grad_log_tan)
-        edge_loss, inlier_share, inlier_loss = torch.from_numpy(losses)  # [B, E] each
+            self._launch(at, options, losses, grad_pose, grad_tan, grad_maps)
+        else:
+            grad_maps.zero_()
+        edge_loss, inlier_share, inlier_loss = losses  # [B, E] each
         return EdgeEvaluation(
             edge_loss=edge_loss,
             inlier_share=inlier_share,
             inlier_loss=inlier_loss,
-            grad_pose=torch.from_numpy(grad_pose),
-            grad_maps=torch.from_numpy(grad_maps),
-            grad_log_tan=torch.from_numpy(grad_log_tan),
+            grad_pose=grad_pose,
+            grad_maps=grad_maps,
+            grad_log_tan=self._of_images(at.packed, grad_tan),
         )
 
     def _launch(
-        self,
-        at: Minibatch,
-        options: ObjectiveOptions,
-        losses: np.ndarray,
-        grad_pose: np.ndarray,
-        grad_tan: np.ndarray,
-    ) -> np.ndarray:
-        """Fill the arrays, shaped as in `blocks.finish`; returns the gradients of the maps."""
-        maps, log_tan, poses, weight, level = float32_arrays(at)
-        worlds, num_edges = weight.shape
-        count, batch = at.packed.arrays[2], at.batch
-        size = np.minimum(count, batch)
-        first = cuda.to_device(np.cumsum(size) - size)
-        window = (*self._upload(at.packed), cuda.to_device(at.start.numpy()), batch, first)
-        samples = self._buffer("samples", (worlds, 4, max(1, int(size.sum()))), np.float32)
-        totals = self._buffer("sums", (worlds, num_edges, SUMS + 1), np.float32)
+        self, at: Minibatch, options: ObjectiveOptions, losses: Tensor, grad_pose: Tensor, grad_tan: Tensor, out: Tensor
+    ) -> None:
+        """Fill the arrays, shaped as in `blocks.finish`, and `out` with the gradients of the maps."""
+        maps, log_tan, poses = (t.float().contiguous() for t in (at.maps, at.log_tan, at.j_from_i[..., :3, :]))
+        worlds, num_edges = len(maps), at.packed.num_edges
+        weight = at.edge_weight.float().expand(worlds, num_edges).contiguous()
+        level = at.outlier_level.float().clamp(max=1e30)
+        matches, first, samples_of_edges = self._minibatch(at.packed, at.batch)
+        window = (*matches, view(at.start), at.batch, view(first))
+        samples = self._buffer("samples", (worlds, 4, max(1, samples_of_edges)))
+        sums = self._buffer("sums", (worlds, num_edges, SUMS + 1))
         w_3d, neutral = f32(options.w_3d), f32(options.measure == "neutral")
-        grid, threads = (num_edges, worlds), _threads(batch)
-        unknowns = [cuda.to_device(array) for array in (maps, log_tan, poses, weight, level)]
-        self._kernels["_edge_sums"][grid, threads](
-            *window, *unknowns, w_3d, neutral, f32(options.z_min), samples, totals
-        )
-        sums = totals.copy_to_host()
-        scale = cuda.to_device(_integer_scale(sums[:, :, LARGEST].max(1), 2 * int(size.sum())))
-        grad = self._buffer("grad", maps.shape, np.int64)
-        self._kernels["_scatter"][grid, threads](*window, samples, scale, grad)
-        flat = maps[0].size
-        out = self._buffer("out", (worlds, flat), np.float32)
-        self._kernels["_collect_maps"][((flat + THREADS - 1) // THREADS, worlds), THREADS](
-            grad.reshape(worlds, flat), scale, out
-        )
-        _finish(sums, count, batch, poses, weight, THREE_HALVES * neutral * w_3d, losses, grad_pose, grad_tan)
-        return out.copy_to_host().reshape(maps.shape)
+        grid, threads, kernels = (num_edges, worlds), _threads(at.batch), self._kernels
+        unknowns = (maps, log_tan, poses, weight, level, w_3d, neutral, f32(options.z_min))
+        launch(kernels["_edge_sums"], grid, threads, *window, *unknowns, samples, sums)
+        scale = integer_scale(sums[:, :, LARGEST].amax(1), 2 * samples_of_edges)
+        grad = self._buffer("grad", tuple(maps.shape), torch.int64)
+        launch(kernels["_scatter"], grid, threads, *window, samples, scale, grad)
+        flat = maps[0].numel()
+        blocks_of_world, threads = strides(flat)
+        of_worlds = (grad.view(worlds, flat), scale, out.view(worlds, flat))
+        launch(kernels["_collect_maps"], (blocks_of_world, worlds), threads, *of_worlds)
+        measure = THREE_HALVES * neutral * w_3d
+        edge_results = (matches[2], at.batch, poses, weight, measure, losses, grad_pose, grad_tan)
+        spread(kernels["_finish"], worlds * num_edges, sums, *edge_results)
 
-    def _upload(self, packed: PackedMatches) -> tuple[Any, ...]:
+    def _minibatch(self, packed: PackedMatches, batch: int) -> tuple[tuple[Any, ...], Tensor, int]:
+        """Views of the matches, and of a minibatch: the first sample of each edge [E], and the number of all."""
+        self._take(packed)
+        if batch not in self._firsts:
+            size = packed.count.clamp(max=batch)
+            self._firsts[batch] = size.cumsum(0) - size, int(size.sum())
+        return (self._window, *self._firsts[batch])
+
+    def _take(self, packed: PackedMatches) -> None:
+        """What stays the same as long as the matches do."""
         if self._packed is not packed:
-            self._packed, self._matches = packed, tuple(cuda.to_device(array) for array in packed.arrays)
-        return self._matches
+            self._packed, self._firsts = packed, {}
+            self._window = tuple(map(view, packed.fields))
+            self._of_nodes = Adder(packed.edges.T.reshape(-1), packed.num_images)
 
-    def _buffer(self, name: str, shape: tuple[int, ...], dtype: type) -> Any:
+    def _of_images(self, packed: PackedMatches, grad_tan: Tensor) -> Tensor:
+        """Sums of the edges' gradients [B, E, 4], two for each end, over the images, [B, N, 2]."""
+        self._take(packed)
+        return self._of_nodes(torch.cat([grad_tan[..., :2], grad_tan[..., 2:]], 1))
+
+    def _buffer(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Zeros on the GPU when new; else the memory of the last call with this name and shape, as it was left."""
         buffer = self._buffers.get(name)
-        if buffer is None or buffer.shape != tuple(shape):
-            buffer = self._buffers[name] = cuda.to_device(np.zeros(shape, dtype))
+        if buffer is None or buffer.shape != shape:
+            buffer = self._buffers[name] = torch.zeros(shape, dtype=dtype, device=HOME)
         return buffer
 
 
 def _threads(batch: int) -> int:
     """A power of two, for the tree of additions."""
     threads = 32
-    while threads < min(batch, THREADS):
+    while threads < min(batch, cuda_launch.THREADS):
         threads *= 2
     return threads
 
 
-def _integer_scale(largest: np.ndarray, additions: int) -> np.ndarray:
-    """Per world the power of two, [B] float64, by which so many gradients up to `largest` [B] fill an integer."""
-    bound = largest.astype(np.float64) * max(additions, 1)
-    return np.array([2.0 ** (HEADROOM - frexp(b)[1]) if b > 0 and isfinite(b) else 1.0 for b in bound.tolist()])
+def integer_scale(largest: Tensor, additions: int) -> Tensor:
+    """Per world the power of two, [B] float64, by which so many gradients up to `largest` [B] fill an integer.
+
+    It is put together from its bits: a power that is computed might be off by one of them.
+    """
+    bound = largest.double() * max(additions, 1)
+    usable = (bound > 0) & bound.isfinite()
+    exponent = torch.where(usable, HEADROOM - torch.frexp(torch.where(usable, bound, 1.0))[1], 0)
+    return ((exponent.long() + 1023) << 52).view(torch.float64)

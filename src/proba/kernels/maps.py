@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import numba as nb
 import numpy as np
 
 from proba.jit import cached_njit
@@ -27,7 +28,7 @@ def move_maps(
     Variances follow twice the depth. Anisotropic Gaussians (C = 8) have three variances and a scale-free quaternion.
     """
     worlds, images, side, _, channels = maps.shape
-    is_depth, scale_power, low, high = _of_row(side - 1, channels)
+    is_depth, scale_power, low, high = of_row(side - 1, channels)
     shift = np.empty(worlds)
     _move_maps(
         maps.reshape(worlds, images, side, side * channels),
@@ -45,7 +46,7 @@ def move_maps(
 
 
 @cache
-def _of_row(cells: int, channels: int) -> np.ndarray:
+def of_row(cells: int, channels: int) -> np.ndarray:
     """Constants of each number of a map row, [4, cells * C]: is it a depth, its power of the scale, its bounds.
 
     As plain rows of numbers, maps are moved a vector at a time.
@@ -56,7 +57,22 @@ def _of_row(cells: int, channels: int) -> np.ndarray:
     return np.tile(np.array(of_cell, np.float32).T, cells)
 
 
-@cached_njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+FAST = {"reassoc", "contract", "nsz"}
+
+
+@nb.njit(nogil=True, forceinline=True, error_model="numpy", fastmath=FAST)
+def stepped(x, rate, step, decay):
+    """One number of a map after its step. On both devices."""
+    return x - rate * (step + decay * x)
+
+
+@nb.njit(nogil=True, forceinline=True, error_model="numpy", fastmath=FAST)
+def gauged(x, scale_power, off, low, high):
+    """One number of a map after the mean log-depth `off` was taken away, within its bounds. On both devices."""
+    return min(max(x - scale_power * off, low), high)
+
+
+@cached_njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _move_maps(maps, direction, rate, decay, gauge, is_depth, scale_power, low, high, shift):
     worlds, images, side, _ = maps.shape
     for b in range(worlds):
@@ -65,7 +81,7 @@ def _move_maps(maps, direction, rate, decay, gauge, is_depth, scale_power, low, 
             for y in range(side - 1):
                 row, step, depths = maps[b, n, y], direction[b, n, y], np.float32(0)
                 for k in range(len(rate)):
-                    row[k] -= rate[k] * (step[k] + decay * row[k])
+                    row[k] = stepped(row[k], rate[k], step[k], decay)
                     depths += is_depth[k] * row[k]
                 total += depths
         mean = total / max(1, images * (side - 1) * (side - 1)) if gauge else 0.0
@@ -75,4 +91,4 @@ def _move_maps(maps, direction, rate, decay, gauge, is_depth, scale_power, low, 
             for y in range(side - 1):
                 row = maps[b, n, y]
                 for k in range(len(rate)):
-                    row[k] = min(max(row[k] - scale_power[k] * off, low[k]), high[k])
+                    row[k] = gauged(row[k], scale_power[k], off, low[k], high[k])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,6 +33,11 @@ class Minibatch:
     """Already normalised."""
     outlier_level: Tensor  # [B]
     """Loss at which a match is as likely an outlier; infinite: no outliers."""
+
+    def to(self, device: torch.device) -> Minibatch:
+        """The same there; what is there already is not copied."""
+        names = ("packed", "start", "maps", "log_tan", "j_from_i", "edge_weight", "outlier_level")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)

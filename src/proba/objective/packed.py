@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
 
 import numpy as np
@@ -42,8 +43,19 @@ class PackedMatches:
     @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """Edges, offset, count, x_i, y_i, x_j, y_j, extent as numpy views, for the CPU kernel."""
+        return tuple(field.numpy() for field in self.fields)
+
+    @cached_property
+    def fields(self) -> tuple[Tensor, ...]:
+        """The same as contiguous tensors, for a kernel of the device where they are."""
         fields = (self.edges, self.offset, self.count, self.x_i, self.y_i, self.x_j, self.y_j, self.extent)
-        return tuple(field.contiguous().numpy() for field in fields)
+        return tuple(field.contiguous() for field in fields)
+
+    def to(self, device: torch.device) -> PackedMatches:
+        """The same matches there; these ones if they are there already."""
+        if self.edges.device == device:
+            return self
+        return replace(self, **{field.name: getattr(self, field.name).to(device) for field in dataclass_fields(self)})
 
     def window_size(self, batch: int) -> Tensor:
         """Matches of each edge in a minibatch, [E]."""

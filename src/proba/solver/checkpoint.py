@@ -37,7 +37,7 @@ def fingerprint(problem: Problem, options: SolverOptions) -> str:
 def save_checkpoint(path: Path, *, worlds: Worlds, header: dict) -> None:
     """The random numbers of an iteration derive from seed and iteration, so there is no generator state to keep."""
     header = header | {"names": worlds.names, "mirror_of": worlds.mirror_of}
-    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in worlds.arrays().items()}
+    arrays: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in worlds.arrays().items()}
     write_npz(path, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays})
 
 

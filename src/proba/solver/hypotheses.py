@@ -51,8 +51,8 @@ class EpipolarScore:
     def __init__(self, matches: PackedMatches, max_samples: int = MAX_SAMPLES):
         edges = matches.edges.long()
         per_edge = max(8, min(SAMPLES_PER_EDGE, max_samples // max(1, len(edges))))
-        slot = torch.arange(per_edge)
-        take = torch.minimum(matches.count[:, None], torch.tensor(per_edge))  # [E, 1]
+        slot = torch.arange(per_edge, device=edges.device)
+        take = matches.count[:, None].clamp(max=per_edge)  # [E, 1]
         self.valid = slot < take  # [E, K]
         index = (matches.offset[:, None] + torch.where(self.valid, slot, 0)).clamp(max=max(0, len(matches.x_i) - 1))
         self.xy_i = torch.stack([matches.x_i[index], matches.y_i[index]], -1)  # [E, K, 2]

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,6 @@ from proba.cameras import CameraSetup
 from proba.errors import GeometryError
 from proba.geometry import se3, so3
 from proba.graph import ViewGraph
-from proba.kernels.maps import move_maps
-from proba.kernels.poses import PoseTree, move, twist_gradient
 from proba.known_poses import KnownPoses
 from proba.matches import Matches
 from proba.objective import EdgeEvaluation, Minibatch
@@ -57,30 +56,47 @@ class Progress:
     fov_deg: float
     """Median field of view of the best world along the longest side."""
     seconds_left: float
-    worlds: Worlds
+    state: Worlds
+    """Where the solver has them, perhaps on a GPU."""
     problem: Problem
+
+    @cached_property
+    def worlds(self) -> Worlds:
+        """The state, in the processor's memory."""
+        return self.state.to(torch.device("cpu"))
 
 
 Callback = Callable[[Progress], None]
 
 
 class Solver:
-    """All hypotheses of one connected view graph."""
+    """All hypotheses of one connected view graph. Matches and state are where the machine works, and stay there."""
 
     def __init__(self, problem: Problem, options: SolverOptions):
         self.problem, self.options = problem, options
-        self.edges = problem.matches.edges.long()
-        self.tree = PoseTree(problem.tree, self.edges)
-        self.worlds = start_worlds(problem, portfolio(problem, options), options)
+        fused = options.backend == "fused"
+        self.machine = kernels.machine(options.device if fused else "cpu")
+        self.evaluate = self.machine.evaluate if fused else objective.evaluate
+        home = self.machine.home
+        self.matches = problem.matches.to(home)
+        self.edges = self.matches.edges.long()
+        self.tree = self.machine.pose_tree(problem.tree, problem.matches.edges.long())
+        self.worlds = start_worlds(problem, portfolio(problem, options), options).to(home)
+        self.camera_of_image, self.known_log_tan = problem.camera_of_image.to(home), problem.known_log_tan.to(home)
+        self.held = torch.from_numpy(problem.cameras.held).to(home)
+        self.mirror_signs = torch.tensor(se3.MIRROR_SIGNS).to(home)
+        self.sum_cameras = self.machine.adder(problem.camera_of_image, problem.n_cameras)
+        self.sum_nodes = self.machine.adder(problem.matches.edges.long().T.reshape(-1), problem.n_images)
+        self._windows: tuple[int, torch.Tensor] = (-1, torch.empty(0))
+        self._pairs: tuple[list[int | None], tuple[torch.Tensor, ...]] = ([], ())
         self.iteration = 0
         self.interrupted = False
         self.history: dict[str, list[tuple[int, float]]] = {name: [] for name in self.worlds.names}
         """Running loss of every world, as (iteration, loss)."""
         self.damping = 1.0
         """Factor on all step sizes, halved when every world diverges."""
-        self.score = EpipolarScore(problem.matches)
-        self.glance = EpipolarScore(problem.matches, GLANCE_SAMPLES)
-        self.evaluate = kernels.evaluator(options.device) if options.backend == "fused" else objective.evaluate
+        self.score = EpipolarScore(self.matches)
+        self.glance = EpipolarScore(self.matches, GLANCE_SAMPLES)
         separate = problem.n_cameras > max(1, problem.n_images // 2)
         sizes = options.step_sizes
         self.focal_steps = sizes.focal_separate if separate else sizes.focal
@@ -114,12 +130,10 @@ class Solver:
             worlds.map_moments.second[..., 1:] /= worlds.level**4
 
     def _gradients(self, j_from_i: torch.Tensor, weight: torch.Tensor, share: float) -> EdgeEvaluation:
-        packed, worlds = self.problem.matches, self.worlds
-        rng = np.random.default_rng([self.problem.seed, 2, self.iteration])
-        start = torch.from_numpy((rng.random(len(packed.count)) * packed.count.numpy()).astype(np.int64))
+        worlds = self.worlds
         minibatch = Minibatch(
-            packed=packed,
-            start=start,
+            packed=self.matches,
+            start=self._window_starts(),
             batch=int(value_at(self.options.batch, share)),
             maps=worlds.maps,
             log_tan=self.image_log_tan().float(),
@@ -129,9 +143,21 @@ class Solver:
         )
         return self.evaluate(minibatch, self.options.objective)
 
+    def _window_starts(self) -> torch.Tensor:
+        """First match of each edge's window, [E] int64, of this iteration; drawn some iterations ahead."""
+        block, row = divmod(self.iteration, self.machine.ahead)
+        if self._windows[0] != block:
+            count = self.problem.matches.arrays[2]
+            draws = np.empty((self.machine.ahead, len(count)), np.int64)
+            for k in range(len(draws)):
+                rng = np.random.default_rng([self.problem.seed, 2, block * self.machine.ahead + k])
+                draws[k] = rng.random(len(count)) * count
+            self._windows = block, torch.from_numpy(draws).to(self.machine.home)
+        return self._windows[1][row]
+
     def image_log_tan(self) -> torch.Tensor:
         """[B, N, 2] from the shared parameters."""
-        return self.worlds.log_tan[:, self.problem.camera_of_image].expand(-1, -1, 2).contiguous()
+        return self.worlds.log_tan[:, self.camera_of_image].expand(-1, -1, 2).contiguous()
 
     def _rate(self, steps, share: float) -> float:
         sizes = self.options.step_sizes
@@ -153,16 +179,17 @@ class Solver:
         if options.pose_steps == "pivot":
             depth = worlds.cells[..., 0].mean((2, 3)).double().exp()  # [B, N]
             tan = self.image_log_tan()[..., 0].exp()
-            direction = worlds.pose_moments.direction(pivot_gradient(grad, depth), *betas)
+            direction = worlds.pose_moments.direction(self.machine, pivot_gradient(grad, depth), *betas)
             twist = pivot_twist(-rate * direction, depth, tan)
             twist[:, self.problem.graph.root] = 0
-            move(worlds.parent_from_child, twist)
+            self.machine.move(worlds.parent_from_child, twist)
             if self.iteration % REPORT_EVERY == 0:
                 worlds.parent_from_child[..., :3, :3] = so3.project(worlds.parent_from_child[..., :3, :3])
         else:
-            worlds.twist -= rate * worlds.pose_moments.direction(twist_gradient(worlds.twist, grad), *betas)
+            grad = self.machine.twist_gradient(worlds.twist, grad)
+            worlds.twist -= rate * worlds.pose_moments.direction(self.machine, grad, *betas)
             worlds.parent_from_child = worlds.start.clone()
-            move(worlds.parent_from_child, worlds.twist)
+            self.machine.move(worlds.parent_from_child, worlds.twist)
         if options.mirror == "copy" and share < options.mirror_until:
             self._copy_mirrors()
 
@@ -170,14 +197,18 @@ class Solver:
         worlds = self.worlds
         primary, mirror = self._mirror_pairs()
         worlds.parent_from_child[mirror] = se3.mirror(worlds.parent_from_child[primary])
-        worlds.twist[mirror] = worlds.twist[primary] * torch.tensor(se3.MIRROR_SIGNS)
+        worlds.twist[mirror] = worlds.twist[primary] * self.mirror_signs
         worlds.pose_moments.first[mirror] = worlds.pose_moments.first[primary]
         worlds.pose_moments.second[mirror] = worlds.pose_moments.second[primary]
 
     def _mirror_pairs(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Indices of primary worlds and of the worlds that mirror them."""
-        pairs = [(p, b) for b, p in enumerate(self.worlds.mirror_of) if p is not None]
-        primary, mirror = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(1)
+        mirror_of = self.worlds.mirror_of
+        if self._pairs[0] != mirror_of:
+            pairs = [(p, b) for b, p in enumerate(mirror_of) if p is not None]
+            table = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).to(self.machine.home)
+            self._pairs = mirror_of, table.unbind(1)
+        primary, mirror = self._pairs[1]
         return primary, mirror
 
     def _mirror_pull(self, j_from_i: torch.Tensor) -> torch.Tensor:
@@ -198,19 +229,18 @@ class Solver:
             return
         worlds, problem = self.worlds, self.problem
         per_image = result.grad_log_tan.double()
-        grad = torch.zeros(len(worlds.names), problem.n_cameras, 2, dtype=torch.float64)
-        grad.index_add_(1, problem.camera_of_image, per_image)
+        grad = self.sum_cameras(per_image)  # [B, C, 2]
         if self.options.square_pixels:
             grad = grad.sum(-1, keepdim=True)
         cameras = problem.cameras
         if cameras.known.any() and cameras.focal_sigma > 0:
             # The world loss is a mean over matches, so one prior counts as one match.
-            pull = (worlds.log_tan - problem.known_log_tan[None, :, None]) / cameras.focal_sigma**2
+            pull = (worlds.log_tan - self.known_log_tan[None, :, None]) / cameras.focal_sigma**2
             unit = 1.0 if self.options.normalise_weights else worlds.edge_weight.sum(1)[:, None, None]
             grad = grad + unit * pull.nan_to_num(0.0) / max(1, int(problem.matches.count.sum()))
         sizes = self.options.step_sizes
-        step = rate * worlds.focal_moments.direction(grad, sizes.beta1, sizes.beta2)  # [B, C, 1 or 2]
-        worlds.move_focals(step, torch.from_numpy(cameras.held))
+        step = rate * worlds.focal_moments.direction(self.machine, grad, sizes.beta1, sizes.beta2)
+        worlds.move_focals(step, self.held)  # [B, C, 1 or 2]
 
     def _step_maps(self, result: EdgeEvaluation, share: float) -> None:
         worlds, sizes = self.worlds, self.options.step_sizes
@@ -218,22 +248,22 @@ class Solver:
         if share < self.options.variance_maps_from:
             total = grad[..., 1:].sum((2, 3), keepdim=True)
             grad[:, :, :-1, :-1, 1:] = total
-        shift = move_maps(
-            worlds.maps.numpy(),
-            worlds.map_moments.direction(grad, sizes.beta1, sizes.beta2).numpy(),
+        shift = self.machine.move_maps(
+            worlds.maps,
+            worlds.map_moments.direction(self.machine, grad, sizes.beta1, sizes.beta2),
             depth_rate=self._rate(sizes.depth, share),
             variance_rate=self._rate(sizes.variance, share),
             decay=sizes.weight_decay,
             gauge=self.options.gauge,
         )
         if self.options.gauge:
-            worlds.rescale(torch.from_numpy(shift))
+            worlds.rescale(shift)
 
     def _update_weights(self, result: EdgeEvaluation, share: float) -> None:
         options, worlds = self.options, self.worlds
         if not options.adaptive_weights or share <= options.weights_from or self.iteration % options.weights_every:
             return
-        now = reliability(self.edges, result.edge_loss, self.problem.n_images)
+        now = reliability(self.edges, result.edge_loss, self.problem.n_images, self.sum_nodes)
         rate = min(1.0, options.weights_every * options.weights_gain / options.iterations)
         worlds.edge_weight = ema_update(worlds.edge_weight, now.float(), rate)
 
@@ -302,7 +332,8 @@ class Solver:
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same matches and settings."""
-        self.worlds, header = load_checkpoint(path, key=fingerprint(self.problem, self.options), like=self.worlds)
+        worlds, header = load_checkpoint(path, key=fingerprint(self.problem, self.options), like=self.worlds)
+        self.worlds = worlds.to(self.machine.home)
         self.iteration, self.damping = header["iteration"], header["damping"]
         self.history = header["history"]
         self._good = self.worlds.copy()
@@ -343,22 +374,22 @@ class Solver:
             median_px=support[best][1],
             fov_deg=math.degrees(2 * float(self.worlds.log_tan[best, :, 0].exp().atan().median())),
             seconds_left=seconds_left,
-            worlds=self.worlds,
+            state=self.worlds,
             problem=self.problem,
         )
 
     def _ranking(self, support: list[tuple[float, float]]) -> list[int]:
         """Worlds, best first: by their loss, or by their `support`."""
         by_loss = self.options.select_by == "loss"
-        cost = self.worlds.loss.numpy() if by_loss else [-share for share, _ in support]
+        cost = self.worlds.loss.tolist() if by_loss else [-share for share, _ in support]
         return np.argsort(cost, kind="stable").tolist()
 
     def solutions(self) -> list[Solution]:
         """Every surviving world, best first."""
-        worlds, problem = self.worlds, self.problem
+        worlds, problem = self.worlds.to(torch.device("cpu")), self.problem
         cam_from_world = se3.inverse(problem.tree.compose(worlds.parent_from_child)).numpy()
         half = problem.half_side_px[:, None]
-        focal = half / self.image_log_tan().exp().numpy()
+        focal = half / self.image_log_tan().exp().cpu().numpy()
         support = self.epipolar()
         return [
             Solution(

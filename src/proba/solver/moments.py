@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from proba.kernels import adamw
+from proba.kernels import Machine
 
 
 @dataclass
@@ -21,13 +21,14 @@ class Moments:
     def like(cls, tensor: torch.Tensor) -> Moments:
         return cls(torch.zeros_like(tensor), torch.zeros_like(tensor))
 
+    def to(self, device: torch.device) -> Moments:
+        return Moments(self.first.to(device), self.second.to(device), self.count)
+
     def select(self, worlds: torch.Tensor) -> Moments:
         return Moments(self.first[worlds].clone(), self.second[worlds].clone(), self.count)
 
-    def direction(self, grad: torch.Tensor, beta1: float, beta2: float) -> torch.Tensor:
+    def direction(self, machine: Machine, grad: torch.Tensor, beta1: float, beta2: float) -> torch.Tensor:
         """Take in a gradient and overwrite it with the bias-corrected step of unit size; downhill is minus it."""
         self.count += 1
-        adamw.direction(
-            grad.numpy(), self.first.numpy(), self.second.numpy(), beta1=beta1, beta2=beta2, count=self.count
-        )
+        machine.direction(grad, self.first, self.second, beta1=beta1, beta2=beta2, count=self.count)
         return grad

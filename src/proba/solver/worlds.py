@@ -63,7 +63,7 @@ class Worlds:
 
     def select(self, keep: list[int]) -> Worlds:
         """Only these worlds; a mirror world whose primary is gone is on its own."""
-        index = torch.tensor(keep)
+        index = torch.tensor(keep).to(self.maps.device)
         where = {old: new for new, old in enumerate(keep)}
         kept: dict[str, Any] = {name: getattr(self, name)[index].clone() for name in _TENSORS}
         kept |= {name: getattr(self, name).select(index) for name in _MOMENTS}
@@ -73,9 +73,14 @@ class Worlds:
     def copy(self) -> Worlds:
         return self.select(list(range(len(self.names))))
 
+    def to(self, device: torch.device) -> Worlds:
+        """The same worlds there; what is there already is not copied."""
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in _TENSORS + _MOMENTS}
+        return Worlds(names=self.names, mirror_of=self.mirror_of, **moved)
+
     def finite(self) -> list[bool]:
         """Whether all parameters of each world are finite numbers."""
-        fine = torch.ones(len(self.names), dtype=torch.bool)
+        fine = torch.ones(len(self.names), dtype=torch.bool, device=self.maps.device)
         for tensor in (self.parent_from_child, self.log_tan, self.maps, self.edge_weight):
             fine &= tensor.reshape(len(fine), -1).isfinite().all(1)
         return fine.tolist()
