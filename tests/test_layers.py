@@ -15,7 +15,7 @@ LAYERS = (  # bottom to top; a module imports its own package and what lies belo
     ("jit", "memory", "threads"),
     ("geometry",),
     ("known_poses", "matches", "reconstruction"),
-    ("cameras", "graph", "objective", "point_cloud", "subpixel"),
+    ("cameras", "graph", "objective", "point_cloud", "rigs", "subpixel"),
     ("kernels", "solution"),
     ("io",),
     ("tasks",),

@@ -11,12 +11,13 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from proba.cameras import CameraSetup, check_known_focals, focal_notes, make_setup
+from proba.cameras import CameraOptions, CameraSetup, check_known_focals, focal_notes, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import ViewGraph, build_view_graphs
 from proba.io.images import load_grey
 from proba.io.intrinsics import with_known_intrinsics
 from proba.io.pose_files import load_known_poses
+from proba.io.rig_files import load_rigs
 from proba.io.solver_folder import ATTEMPTS, SOLVER_FOLDER, SolverFolder, hash_of
 from proba.known_poses import KnownPoses
 from proba.matches import Matches
@@ -35,6 +36,7 @@ from proba.refine.pinhole_views import (
 )
 from proba.refine.pixels import Photos
 from proba.refine.rolling_shutter import RollingShutter
+from proba.rigs import Rigs, with_rigs
 from proba.scenes import Scenes, SightCut, find_scenes
 from proba.solution import GIVEN, GROWN, ClusterReport, Hypothesis, Solution, SolverRun
 from proba.solve_options import SolveOptions, settings_from
@@ -224,8 +226,8 @@ def solve_matches(
     `matches_file` is where that will look for the matches. With a `divider`, large pieces are solved in clusters.
     """
     options = options or SolveOptions()
-    given, matches = matches, with_known_intrinsics(matches, options.cameras)
-    check_known_focals(matches.images, options.cameras)
+    given, rigs = matches, _rigs(matches, options)
+    matches = _with_known_cameras(matches, rigs, options.cameras)
     known = load_known_poses(options.known, matches.images, images)
     watch, begin = Together(observer), time.perf_counter()
     graphs, isolated = build_view_graphs(matches, options.graph)
@@ -244,8 +246,8 @@ def solve_matches(
             settings=_plain(asdict(options)),
             unmatched=unmatched,
             pieces=len(graphs),
-            images=None if images is None else str(images),
-            matches=None if matches_file is None else str(matches_file),
+            images=_text(images),
+            matches=_text(matches_file),
         )
         folder.start()
     sources = [
@@ -263,7 +265,7 @@ def solve_matches(
         )
         for index, graph in enumerate(graphs)
     ]
-    return _refine_pieces(matches, sources, options, watch, images, known, unmatched, seconds)
+    return _refine_pieces(matches, sources, options, watch, _Known(images, known, rigs), unmatched, seconds)
 
 
 def refine_solved(
@@ -285,11 +287,13 @@ def refine_solved(
     settings = replace(settings_from(SolveOptions, others), refine=options or RefineOptions())
     runs = {index: run for index in range(kept.pieces) if (run := kept.load(index)) is not None}
     sources = [_Kept(folder=kept, index=index, graph=run.solutions[0].graph) for index, run in runs.items()]
-    known = load_known_poses(settings.known, matches.images, images)
+    rigs = _rigs(matches, settings)
+    told = _Known(images, load_known_poses(settings.known, matches.images, images), rigs)
     if not sources:
         raise InputError(f"no piece in {kept.path} is solved; run `proba solve` with --resume first")
     _require_memory([source.graph for source in sources])
-    return _refine_pieces(matches, sources, settings, Together(observer), images, known, kept.unmatched, {}), settings
+    watch, matches = Together(observer), with_rigs(matches, rigs)
+    return _refine_pieces(matches, sources, settings, watch, told, kept.unmatched, {}), settings
 
 
 def _require_memory(graphs: Sequence[ViewGraph]) -> None:
@@ -442,13 +446,42 @@ def _given_run(given: Solution) -> SolverRun:
     return SolverRun(solutions=[given], hypotheses=[world], iterations=0, interrupted=False, seconds=0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What the refinement is told besides the matches, of all images."""
+
+    images: Path | None
+    """Folder of the photos."""
+    poses: KnownPoses | None
+    rigs: Rigs | None
+
+    @property
+    def frees_pieces(self) -> bool:
+        """Whether a piece may be taken apart: nothing but matches says that it is one."""
+        return self.poses is None and self.rigs is None
+
+
+def _with_known_cameras(matches: Matches, rigs: Rigs | None, options: CameraOptions) -> Matches:
+    """The matches with what is told of the cameras."""
+    matches = with_rigs(with_known_intrinsics(matches, options), rigs)
+    check_known_focals(matches.images, options)
+    return matches
+
+
+def _rigs(matches: Matches, options: SolveOptions) -> Rigs | None:
+    """The rigs that took the images."""
+    rigs = load_rigs(options.rigs, matches.images)
+    if rigs is not None and options.known.use == "fixed":
+        raise InputError("Poses that are fixed leave nothing to a rig. Use --poses-as prior, or leave --rig out.")
+    return rigs
+
+
 def _refine_pieces(
     matches: Matches,
     sources: Sequence[_Source],
     options: SolveOptions,
     watch: Together,
-    images: Path | None,
-    known: KnownPoses | None,
+    told: _Known,
     unmatched: list[str],
     seconds: dict[str, float],
 ) -> SolveResult:
@@ -463,7 +496,7 @@ def _refine_pieces(
         watch.piece(begun, begun + 1 + len(waiting), source.graph)
         begun += 1
         try:
-            piece, result.interrupted = _refine_piece(matches, source, options, watch, images, known)
+            piece, result.interrupted = _refine_piece(matches, source, options, watch, told)
         except GeometryError as error:
             members = source.graph.images
             names = ", ".join(matches.images[k].name for k in members[:3])
@@ -474,7 +507,7 @@ def _refine_pieces(
         scenes = find_scenes(piece.reconstruction, options.scenes, seed=options.seed)
         piece.weakest = scenes.weakest
         piece.lone = [piece.reconstruction.image_names[k] for k in scenes.lone]
-        if len(scenes.groups) > 1 and known is None and not result.interrupted:
+        if len(scenes.groups) > 1 and told.frees_pieces and not result.interrupted:
             parts = _parts(matches, source, scenes, options, first=begun + len(waiting))
             if parts is not None:
                 watch.stage(f"{len(scenes.groups)} scenes that share little: solving each by itself")
@@ -527,8 +560,7 @@ def _refine_piece(
     source: _Source,
     options: SolveOptions,
     watch: Together,
-    images: Path | None,
-    known: KnownPoses | None,
+    told: _Known,
 ) -> tuple[Piece, bool]:
     """The piece, and whether the user ended its solve early."""
     first = source.attempt(0)
@@ -537,9 +569,16 @@ def _refine_piece(
     watch.stage("refining")
     begin, longer = time.perf_counter(), 0.0
     seen = with_lenses(matches, source.graph.images, first.solutions[0].cameras.lens_of_image)
-    mine = None if known is None else known.of(source.graph.images)
-    settings = _refine_options(options, first)
-    refinement = Refinement(seen, source.graph, settings, watch.stage, known=mine, seed=options.seed)
+    members, settings = source.graph.images, _refine_options(options, first)
+    refinement = Refinement(
+        seen,
+        source.graph,
+        settings,
+        watch.stage,
+        known=None if told.poses is None else told.poses.of(members),
+        rigs=None if told.rigs is None else told.rigs.of(members),
+        seed=options.seed,
+    )
     choice = refinement.polish(first.solutions)
     while not choice.settled and not runs[-1].interrupted:
         start = time.perf_counter()
@@ -550,7 +589,7 @@ def _refine_piece(
         runs.append(more)
         watch.stage("refining")
         choice = refinement.polish(more.solutions, choice)
-    result = refinement.finish(choice, _photos(images, options.refine.pixels.max_side_px))
+    result = refinement.finish(choice, _photos(told.images, options.refine.pixels.max_side_px))
     infos = [matches.images[k] for k in source.graph.images]
     result.reconstruction.notes += focal_notes(infos, runs[0].solutions[0].cameras, options.cameras)
     run = runs[result.chosen.attempt]
@@ -568,6 +607,10 @@ def _refine_piece(
         shutter=result.shutter,
     )
     return piece, runs[-1].interrupted
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _plain(values: Any) -> Any:

@@ -118,7 +118,7 @@ class Edge:
     """Share of the matches that the reconstruction does explain; NaN where unknown."""
 
 
-NoteKind = Literal["flat scene", "focal not observed", "focal not known", "known poses", "rough poses", "other"]
+NoteKind = Literal["flat scene", "focal not observed", "focal not known", "known poses", "rough poses", "rig", "other"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +137,36 @@ class Note:
 
     def __str__(self) -> str:
         return f"{self.text}; {self.advice}" if self.advice else self.text
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RigCamera:
+    """Where a camera sits on its rig."""
+
+    name: str
+    """What the names of its images begin with."""
+    cam_from_rig: np.ndarray  # [4, 4] float64
+    std: np.ndarray  # [6] float64: rotation (rad, about the camera's axes), then centre (along the rig's axes); 0: held
+    known: bool
+    """Whether it was known beforehand."""
+    reference: bool
+    """Whether its frame is that of the rig."""
+
+    @property
+    def centre(self) -> np.ndarray:  # [3]
+        """In the frame of the rig."""
+        return -self.cam_from_rig[:3, :3].T @ self.cam_from_rig[:3, 3]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CameraRig:
+    """Cameras that moved together."""
+
+    cameras: tuple[RigCamera, ...]
+    frames: Mapping[str, np.ndarray]
+    """`rig_from_world` [4, 4] of each moment, by name."""
+    metric: bool
+    """Whether known distances on it fix the unit of the world."""
 
 
 @dataclass(kw_only=True)
@@ -158,6 +188,8 @@ class Reconstruction:
     """Warnings with advice, for the report."""
     up: Literal["z"] | None = None
     """Which axis of the world points up, against gravity; None: not known, the frame is arbitrary."""
+    rigs: list[CameraRig] = field(default_factory=list)
+    """Cameras that moved together, where the solve was told so; not read back from a folder."""
 
     def __repr__(self) -> str:
         return f"Reconstruction(images={len(self)}, cameras={len(self.cameras)}, points={len(self.points.xyz)})"

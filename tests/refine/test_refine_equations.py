@@ -12,7 +12,7 @@ from proba.geometry.camera import K1, MODELS, WIDTH
 from proba.refine import UncertaintyOptions
 from proba.refine.block_matrix import taken_from
 from proba.refine.bundle import Bundle, project
-from proba.refine.gauge_free import gauge_directions
+from proba.refine.gauge_free import bodies_of, gauge_directions
 from proba.refine.lens_derivatives import lenses_of
 from proba.refine.normal_equations import Equations, derivatives
 from proba.refine.triangulate import refine_points, triangulate
@@ -243,7 +243,7 @@ def test_unseen_images_get_a_large_finite_deviation(bundle: Bundle) -> None:
 def test_gauge_directions_change_no_residual(bundle: Bundle) -> None:
     placed = triangulate(bundle, 4.0)
     reduced = Equations(placed, placed.alive, FOCAL_ONLY, 2.0, 1.0).reduced(placed)
-    gauge = gauge_directions(placed, reduced.diagonal > 0)  # [D, 7]
+    gauge = gauge_directions(bodies_of(placed), reduced.diagonal > 0)  # [D, 7]
     system = reduced.system.dense()
     assert np.abs(system @ gauge).max() < 1e-6 * np.abs(system).max()
 

@@ -44,6 +44,7 @@ SHORT = {
     "KnownPoseOptions.file": "poses",
     "KnownPoseOptions.use": "poses-as",
     "KnownPoseOptions.gps": "gps",
+    "RigOptions.cameras": "rig",
     "CameraOptions.focal_px": "focal-px",
     "CameraOptions.intrinsics": "intrinsics",
     "CameraOptions.calibration": "calibration",

@@ -4,6 +4,7 @@ DIR/sparse/0, sparse/1, ...   one COLMAP model for each connected reconstruction
 DIR/points.ply                cloud of the first one, with colour, normal and sigma
 DIR/maps.npz                  for each reconstruction k: `log_depth_k`, `log_variance_k` [N, m, m] (where kept),
                               `pose_std_k` [N, 6], `focal_std_px_k` [C], `sigma_k` [P], `edges_k`, `notes_k` (JSON)
+DIR/rigs.json                 where cameras sit on their rigs, and where these were
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from proba.io.names import check_name
 from proba.io.npz import read_npz, write_npz
 from proba.io.ply import write_ply
 from proba.io.reading import parse_json, reading
+from proba.io.rig_files import RIGS_FILE, write_rigs
 from proba.point_cloud import point_cloud
 from proba.reconstruction import Edge, Note, NoteKind, Reconstruction
 
@@ -46,8 +48,17 @@ def save_reconstruction(reconstructions: Sequence[Reconstruction], folder: str |
         write_ply(folder / "points.ply", cloud.xyz, cloud.rgb, cloud.sigma, cloud.normals)
         remove(folder / SPARSE_CLOUD)  # of an older model
         write_npz(folder / "maps.npz", arrays, compress=True)
+        _write_rigs(reconstructions, folder / RIGS_FILE)
         for stale in _model_folders(folder)[len(reconstructions) :]:
             remove(stale)
+
+
+def _write_rigs(reconstructions: Sequence[Reconstruction], path: Path) -> None:
+    rigs = [(k, rig) for k, reconstruction in enumerate(reconstructions) for rig in reconstruction.rigs]
+    if rigs:
+        write_rigs(path, rigs)
+    else:
+        remove(path)  # of an older model
 
 
 def load_reconstruction(folder: str | Path) -> list[Reconstruction]:

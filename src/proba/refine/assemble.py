@@ -7,7 +7,7 @@ import numpy as np
 from proba.dense import fit_maps, sample_maps
 from proba.geometry.camera import CX, CY, FX, FY, MODELS
 from proba.matches import Matches
-from proba.reconstruction import Camera, Edge, Points, Reconstruction
+from proba.reconstruction import Camera, CameraRig, Edge, Points, Reconstruction, RigCamera
 from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import Bundle, observed_depths, per_track_sum, reprojection_errors
 from proba.refine.final import Cloud
@@ -39,9 +39,41 @@ def assemble(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.n
         edges=_edges(matches, state.solution, bundle, state.observations.pairs),
         notes=all_notes(state, cloud, cameras, sigma),
         up="z" if bundle.pose_prior is not None and state.observations.z_up else None,
+        rigs=_rigs(state, bundle, cameras),
     )
     reconstruction.log_depth, reconstruction.log_variance = fit_maps(reconstruction)
     return reconstruction
+
+
+def _rigs(state: State, bundle: Bundle, cameras: CameraUncertainty) -> list[CameraRig]:
+    """The rigs whose cameras are tied together, with the moments that are placed."""
+    told, rig = state.observations.rigs, bundle.rig
+    if told is None or rig is None or cameras.sensor_std is None:
+        return []
+    frames, found = rig.frames(bundle.cam_from_world), []
+    of_sensor, placed = rig.sensor_of_image, ~state.unplaced
+    for number in sorted({sensor.rig for sensor in told.sensors}):
+        mine = [s for s, sensor in enumerate(told.sensors) if sensor.rig == number and (of_sensor == s).any()]
+        images = np.flatnonzero(np.isin(of_sensor, mine) & placed)
+        if len(mine) < 2 or not len(images):
+            continue
+        found.append(
+            CameraRig(
+                cameras=tuple(
+                    RigCamera(
+                        name=told.sensors[s].name,
+                        cam_from_rig=rig.sensor_from_rig[s].copy(),
+                        std=cameras.sensor_std[s],
+                        known=told.sensors[s].cam_from_rig is not None and not told.sensors[s].reference,
+                        reference=not rig.free[s] and np.array_equal(rig.sensor_from_rig[s], np.eye(4)),
+                    )
+                    for s in mine
+                ),
+                frames={told.frames[told.frame_of_image[n]]: frames[rig.frame_of_image[n]] for n in images.tolist()},
+                metric=rig.metric,
+            )
+        )
+    return found
 
 
 def _edges(matches: Matches, solution: Solution, bundle: Bundle, pairs: PairAgreement) -> list[Edge]:

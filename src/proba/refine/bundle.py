@@ -29,6 +29,7 @@ from proba.geometry.camera import (
 )
 from proba.graph import ViewGraph
 from proba.matches import KnownLens, Matches
+from proba.refine.rig import Rig
 from proba.refine.tracks import Tracks
 from proba.solution import Solution
 
@@ -78,6 +79,8 @@ class Bundle:
     alive: np.ndarray  # [K] bool, observations that agree with the rest
     pose_prior: PosePrior | None = None
     """What holds the poses besides the observations; None: nothing does, and the world is free."""
+    rig: Rig | None = None
+    """Which images cannot move against each other; None: all can."""
 
     @property
     def n_images(self) -> int:
@@ -180,6 +183,7 @@ class Bundle:
             xyz=self.xyz[per_track_sum(self.tracks, kept) >= 2],
             alive=np.ones(len(image), bool),
             pose_prior=None if self.pose_prior is None else self.pose_prior.of(chosen),
+            rig=None if self.rig is None else self.rig.of(chosen),
         )
 
     def with_tracks(self, tracks: Tracks) -> Bundle:

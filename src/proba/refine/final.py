@@ -48,14 +48,16 @@ def to_result_frame(bundle: Bundle, observations: Observations) -> Bundle:
 
 
 def to_root_frame(bundle: Bundle, root: int) -> Bundle:
-    """The same scene with the root camera as world, and a median depth of one."""
+    """The same scene with the root camera as world, and a median depth of one unless a rig tells the unit."""
     depth = observed_depths(bundle)[bundle.alive]
-    scale = 1 / float(np.median(depth)) if len(depth) else 1.0
+    kept = bundle.rig is not None and bundle.rig.metric
+    scale = 1 / float(np.median(depth)) if len(depth) and not kept else 1.0
     root_from_world = bundle.cam_from_world[root]  # [4, 4]
     xyz = (bundle.xyz @ root_from_world[:3, :3].T + root_from_world[:3, 3]) * scale  # [T, 3]
     poses = bundle.cam_from_world @ np.linalg.inv(root_from_world)  # [N, 4, 4]
     poses[:, :3, 3] *= scale
-    return replace(bundle, cam_from_world=poses, xyz=xyz)
+    rig = None if bundle.rig is None else bundle.rig.scaled(scale)
+    return replace(bundle, cam_from_world=poses, xyz=xyz, rig=rig)
 
 
 def adjusted_to(state: State, tracks: Tracks) -> Bundle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from proba.refine.block_matrix import BlockMatrix, taken_from
 from proba.refine.bundle import Bundle
 from proba.refine.elimination import Plan, plan_as_one
 from proba.refine.normal_equations import N_POSE
+from proba.refine.rig import centres_of
 
 FLOOR = 1e-10
 """A direction that nothing observes gets a huge variance, not a negative or infinite one: eigenvalues are at least this
@@ -20,6 +22,35 @@ MAX_EIGEN = 1000
 """Columns up to which eigenvalues are found, which takes twenty times as long as a factor."""
 MIN_PIVOT = 1e-12
 """What is left of a diagonal number when its turn comes, relative to it. Less is rounding, and no observation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bodies:
+    """What moves by itself, images or the rigs that carry them; the columns of their poses come first."""
+
+    cam_from_world: np.ndarray  # [N, 4, 4]
+    held: bool
+    """Whether priors hold the world in place."""
+    arms: np.ndarray | None = None  # [S, 3]
+    """Centres of the free sensors on their rig, whose poses have the next columns."""
+    metric: bool = False
+    """Whether the unit of the world is fixed."""
+
+    @property
+    def count(self) -> int:
+        return len(self.cam_from_world)
+
+    @property
+    def centres(self) -> np.ndarray:  # [N, 3]
+        return centres_of(self.cam_from_world)
+
+
+def bodies_of(bundle: Bundle) -> Bodies:
+    """What moves by itself in a bundle."""
+    held, rig = bundle.pose_prior is not None, bundle.rig
+    if rig is None:
+        return Bodies(bundle.cam_from_world, held)
+    return Bodies(rig.frames(bundle.cam_from_world), held, rig.arms[rig.free], rig.metric)
 
 
 class Inverse(Protocol):
@@ -33,19 +64,19 @@ class Inverse(Protocol):
         """Products of the rows [G, D] with it."""
 
 
-def gauge_free_inverse(bundle: Bundle, system: BlockMatrix, observed: np.ndarray, plan: Plan | None) -> Inverse:
+def gauge_free_inverse(bodies: Bodies, system: BlockMatrix, observed: np.ndarray, plan: Plan | None) -> Inverse:
     """Pseudo-inverse of the system, whose null space is the world's freedom; zero if not `observed` [D] bool."""
     if plan is None and len(observed) <= MAX_EIGEN:
-        return _DenseInverse(bundle, system, observed)
-    return _SparseInverse(bundle, system, observed, plan or plan_as_one(system.blocks))
+        return _DenseInverse(bodies, system, observed)
+    return _SparseInverse(bodies, system, observed, plan or plan_as_one(system.blocks))
 
 
 class _DenseInverse:
     """By the eigenvalues of the whole."""
 
-    def __init__(self, bundle: Bundle, system: BlockMatrix, observed: np.ndarray):
+    def __init__(self, bodies: Bodies, system: BlockMatrix, observed: np.ndarray):
         inner = np.ix_(observed, observed)
-        gauge = gauge_directions(bundle, observed)[observed]  # [D', 7]
+        gauge = gauge_directions(bodies, observed)[observed]  # [D', 7]
         inside = system.dense()[inner]  # [D', D']
         scale = 1 / np.sqrt(np.maximum(np.diag(inside), 1e-12))  # [D']
         # The gauge is removed by a penalty of the system's own size, then taken out of the inverse by projection.
@@ -70,10 +101,10 @@ class _SparseInverse:
     inverse Z that comes of it and the gauge G the pseudo-inverse is (1 - G G^T) Z (1 - G G^T).
     """
 
-    def __init__(self, bundle: Bundle, system: BlockMatrix, observed: np.ndarray, plan: Plan):
-        self._gauge = gauge_directions(bundle, observed)  # [D, 7]
+    def __init__(self, bodies: Bodies, system: BlockMatrix, observed: np.ndarray, plan: Plan):
+        self._gauge = gauge_directions(bodies, observed)  # [D, 7]
         self._observed = observed
-        held = system if bundle.pose_prior is not None else _holding_the_world(bundle, system, observed)
+        held = system if bodies.held else _holding_the_world(bodies, system, observed)
         self._factor = _factor_of(held.raised(np.where(observed, 0.0, 1.0)), plan)
         blocks, gauge = system.blocks, self._gauge
         bent = self._factor.solve(gauge)  # [D, 7]
@@ -91,21 +122,24 @@ class _SparseInverse:
         return (moved - self._gauge @ (self._gauge.T @ moved)).T
 
 
-def _holding_the_world(bundle: Bundle, system: BlockMatrix, observed: np.ndarray) -> BlockMatrix:
+def _holding_the_world(bodies: Bodies, system: BlockMatrix, observed: np.ndarray) -> BlockMatrix:
     """The system with penalties on the pose of the image with most observations, and on how far the farthest one is.
 
-    Seven, as many as the world has freedoms: they hold it without saying anything of its shape.
+    As many as the world has freedoms, seven, or six if its unit is fixed: they hold it without saying anything of its
+    shape.
     """
     blocks, diagonal = system.blocks, system.diagonal  # [D]
-    pose = diagonal[: N_POSE * bundle.n_images].reshape(-1, N_POSE)  # [N, 6]
-    seen = observed[: N_POSE * bundle.n_images : N_POSE]  # [N]
+    pose = diagonal[: N_POSE * bodies.count].reshape(-1, N_POSE)  # [N, 6]
+    seen = observed[: N_POSE * bodies.count : N_POSE]  # [N]
     anchor = int(np.where(seen, pose[:, 0], 0).argmax())
-    away = np.where(seen[:, None], bundle.centres - bundle.centres[anchor], 0.0)  # [N, 3]
+    away = np.where(seen[:, None], bodies.centres - bodies.centres[anchor], 0.0)  # [N, 3]
     distance = np.linalg.norm(away, axis=1)  # [N]
     far = int(distance.argmax())
     direction = away[far] / max(distance[far], 1e-30)  # [3]
     held = np.zeros(len(diagonal))
     held[N_POSE * anchor : N_POSE * (anchor + 1)] = pose[anchor]
+    if bodies.metric:
+        return system.raised(held)
     values = system.raised(held).values
     place = blocks.start[far + 1] - 1  # the diagonal block ends its row
     values[place, 3:N_POSE, 3:N_POSE] += pose[far, 3:].mean() * np.outer(direction, direction)
@@ -124,18 +158,18 @@ def _factor_of(system: BlockMatrix, plan: Plan) -> FrontFactor:
     return FrontFactor(system.raised(FLOOR * np.maximum(diagonal, FLOOR * diagonal.max())), plan)
 
 
-def gauge_directions(bundle: Bundle, observed: np.ndarray) -> np.ndarray:
-    """Orthonormal directions [D, 7] in which the world can move without any residual changing; none, [D, 0], where its
-    poses have priors.
+def gauge_directions(bodies: Bodies, observed: np.ndarray) -> np.ndarray:
+    """Orthonormal directions [D, 7] in which the world can move without any residual changing; [D, 6] where its unit is
+    fixed, and none, [D, 0], where its poses have priors.
 
     Columns that nothing observes (`observed` [D] bool) take no part.
     """
-    if bundle.pose_prior is not None:
+    if bodies.held:
         return np.zeros((len(observed), 0))
-    seen = observed[: N_POSE * bundle.n_images : N_POSE]  # [N]
-    centres = bundle.centres - bundle.centres[seen].mean(axis=0)  # [N, 3]
-    rotation = bundle.cam_from_world[:, :3, :3]  # [N, 3, 3]
-    directions = np.zeros((bundle.n_images, N_POSE, 7))
+    seen = observed[: N_POSE * bodies.count : N_POSE]  # [N]
+    centres = bodies.centres - bodies.centres[seen].mean(axis=0)  # [N, 3]
+    rotation = bodies.cam_from_world[:, :3, :3]  # [N, 3, 3]
+    directions = np.zeros((bodies.count, N_POSE, 7))
     directions[:, 3:, :3] = np.eye(3)  # shift
     for axis in range(3):  # turn about a world axis: R <- R exp(-w), C <- C + w x C
         turn = np.eye(3)[axis]
@@ -143,6 +177,9 @@ def gauge_directions(bundle: Bundle, observed: np.ndarray) -> np.ndarray:
         directions[:, 3:, 3 + axis] = np.cross(turn, centres)
     directions[:, 3:, 6] = centres  # scale
     full = np.zeros((len(observed), 7))
-    full[: N_POSE * bundle.n_images] = directions.reshape(-1, 7)
+    full[: N_POSE * bodies.count] = directions.reshape(-1, 7)
+    if bodies.arms is not None:
+        arms = np.concatenate([np.zeros_like(bodies.arms), bodies.arms], axis=1)  # [S, 6]
+        full[N_POSE * bodies.count :][: arms.size, 6] = arms.ravel()
     full[~observed] = 0
-    return np.linalg.qr(full)[0]
+    return np.linalg.qr(full[:, :6] if bodies.metric else full)[0]

@@ -86,9 +86,14 @@ HELD = 1e-9
 def to_known_frame(bundle: Bundle, known: KnownPoses) -> Bundle | None:
     """The bundle in the world of the known poses; None where these do not fix it."""
     frame = known.frame(bundle.centres, bundle.cam_from_world[:, :3, :3])
+    if frame is not None and bundle.rig is not None and bundle.rig.metric:  # the rig tells the unit
+        turned = bundle.centres @ frame.rotation.T
+        frame = Sim3(1.0, frame.rotation, np.median(frame.apply(bundle.centres) - turned, axis=0))
     return None if frame is None else moved(bundle, frame)
 
 
 def moved(bundle: Bundle, frame: Sim3) -> Bundle:
     """The same scene in another frame."""
-    return replace(bundle, cam_from_world=frame.apply_to_poses(bundle.cam_from_world), xyz=frame.apply(bundle.xyz))
+    rig = None if bundle.rig is None else bundle.rig.scaled(frame.scale)
+    poses = frame.apply_to_poses(bundle.cam_from_world)
+    return replace(bundle, cam_from_world=poses, xyz=frame.apply(bundle.xyz), rig=rig)

@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from proba.refine.block_cholesky import factorised
 from proba.refine.bundle import FX, FY, Bundle
 from proba.refine.normal_equations import FIRST_DAMPING, N_POSE, Equations
+from proba.refine.rig_equations import Tie
 
 MAX_DAMPING = 1e10
 MIN_GAIN = 1e-3
@@ -36,9 +37,10 @@ def minimise(
     weighs the priors. Ends when a step lowers the cost by less than the share `tolerance`.
     """
     equations = Equations(bundle, used, free, loss_px, noise_px)
+    tie = None if bundle.rig is None else Tie(bundle.rig, equations)
     cost, damping, harder = equations.cost(bundle), FIRST_DAMPING, 2.0
     for _ in range(iterations):
-        step = _step(equations, bundle, damping)
+        step = _step(equations, bundle, damping) if tie is None else _tied_step(equations, tie, bundle, damping)
         moved = step.taken(bundle, equations)
         now = equations.cost(moved) if step.promise > 0 else np.inf
         gain = (cost - now) / step.promise if step.promise > 0 else -1.0
@@ -66,12 +68,18 @@ class _Step:
     points: np.ndarray  # [P, 3]
     promise: float
     """How much the quadratic model says that the step lowers the cost."""
+    tie: Tie | None = None
+    tied: np.ndarray | None = None  # [D'], the same step of the frames and sensors of a rig
 
     def taken(self, bundle: Bundle, equations: Equations, stretch: float = 1.0) -> Bundle:
         """The bundle after this multiple of the step."""
         xyz = bundle.xyz.copy()
         xyz[equations.points] += stretch * self.points
-        return replace(_move_cameras(bundle, equations.columns, stretch * self.cameras), xyz=xyz)
+        moved = replace(_move_cameras(bundle, equations.columns, stretch * self.cameras), xyz=xyz)
+        if self.tie is None or self.tied is None:
+            return moved
+        cam_from_world, rig = self.tie.moved(bundle, stretch * self.tied)
+        return replace(moved, cam_from_world=cam_from_world, rig=rig)
 
 
 def _step(equations: Equations, bundle: Bundle, damping: float) -> _Step:
@@ -86,6 +94,23 @@ def _step(equations: Equations, bundle: Bundle, damping: float) -> _Step:
     shifts, promise = equations.follow(bundle, step, damping)
     promise += 0.5 * float(step @ (damping * reduced.diagonal * step - reduced.slope))
     return _Step(step, shifts, promise)
+
+
+def _tied_step(equations: Equations, tie: Tie, bundle: Bundle, damping: float) -> _Step:
+    """The same where images are tied to a rig."""
+    assert bundle.rig is not None
+    whole, at = equations.reduced(bundle, damping), tie.at(bundle)
+    reduced = at.reduced(whole, bundle.rig)
+    fixed = reduced.diagonal == 0  # [D']
+    try:
+        factor = factorised(reduced.system.raised(np.where(fixed, 1.0, 0.0)), tie.plan)
+    except LinAlgError:
+        return _Step(np.zeros(len(whole.slope)), np.zeros((len(equations.points), 3)), 0.0)
+    tied = -factor.solve(reduced.gradient)  # [D']
+    step = at.images(tied)  # [D]
+    shifts, promise = equations.follow(bundle, step, damping)
+    promise += 0.5 * float(step @ (damping * whole.diagonal * step) - tied @ reduced.slope)
+    return _Step(step, shifts, promise, tie, tied)
 
 
 def _move_cameras(bundle: Bundle, columns: np.ndarray, step: np.ndarray) -> Bundle:

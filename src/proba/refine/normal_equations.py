@@ -116,6 +116,8 @@ class Equations:
         seen = np.bincount(self.image, minlength=bundle.n_images) > 0  # [N]
         known = None if bundle.pose_prior is None else bundle.pose_prior.precision
         self.pose_prior = None if known is None else np.where(seen[:, None], known, 0.0) * noise_px**2  # [N, 6]
+        held = None if bundle.rig is None else bundle.rig.precision  # [S, 6]
+        self.rig_prior = np.zeros((0, N_POSE)) if held is None else held * noise_px**2  # [S, 6]
         self.cameras = (
             bundle.camera_of_image,
             bundle.one_focal,  # [C] bool
@@ -148,6 +150,8 @@ class Equations:
         priors = float((self.prior * apart**2).sum())
         if bundle.pose_prior is not None:
             priors += float((self.pose_prior * bundle.pose_prior.residual(bundle.cam_from_world) ** 2).sum())
+        if bundle.rig is not None and len(self.rig_prior):
+            priors += float((self.rig_prior * bundle.rig.residual() ** 2).sum())
         return sum(self._share(_cost, bundle)) + 0.5 * priors
 
     def reduced(self, bundle: Bundle, damping: float = 0.0, group: np.ndarray | None = None) -> Reduced:

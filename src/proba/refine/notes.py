@@ -17,6 +17,7 @@ def all_notes(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.
     """Everything the user should know. `sigma` [T] are the points' standard deviations."""
     notes = degeneracy_notes(cloud.bundle, cameras, sigma, state.options.notes)
     notes += _known_pose_notes(state)
+    notes += _rig_notes(state)
     rough = tuple(named(state.unplaced, state.observations.names))
     if rough:
         notes.append(
@@ -27,6 +28,28 @@ def all_notes(state: State, cloud: Cloud, cameras: CameraUncertainty, sigma: np.
                 images=rough,
             )
         )
+    return notes
+
+
+def _rig_notes(state: State) -> list[Note]:
+    """What became of cameras that are said to have moved together."""
+    tied, rigs = state.tied, state.observations.rigs
+    if tied is None or rigs is None:
+        return []
+    if tied.refused:
+        text = f"the cameras are not taken for a rig: {tied.refused}"
+        return [Note(kind="rig", text=text, advice="check that files of one moment have one name")]
+    notes = []
+    if tied.apart:
+        text = f"no moment ties {listed(tied.apart)} to the other cameras of the rig, so these are placed by themselves"
+        notes.append(
+            Note(kind="rig", text=text, advice="tell where they sit in a rig file, or add photos that overlap")
+        )
+    if lacking := rigs.incomplete():
+        frames = listed([frame for frame, _ in lacking])
+        cameras = listed(sorted({name for _, names in lacking for name in names}))
+        text = f"moments {frames} have no photo here of some of the rig's cameras ({cameras})"
+        notes.append(Note(kind="rig", text=text, advice="if there are such photos, check their names"))
     return notes
 
 

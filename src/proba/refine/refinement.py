@@ -32,8 +32,10 @@ from proba.refine.state import (
     named,
     observed_tracks,
 )
+from proba.refine.tying import tie, worth_tying
 from proba.refine.unrefined import solver_cloud, take_first_world
 from proba.refine.worlds import polish_worlds
+from proba.rigs import Rigs
 from proba.solution import Solution
 from proba.threads import one_library_thread
 
@@ -89,6 +91,7 @@ class Refinement:
         progress: Callable[[str], None] | None = None,
         *,
         known: KnownPoses | None = None,
+        rigs: Rigs | None = None,
         seed: int = 0,
     ):
         self.options = options = options or RefineOptions()
@@ -106,6 +109,7 @@ class Refinement:
             options=options.tracks,
             seed=seed,
             known=known,
+            rigs=rigs,
         )
 
     @one_library_thread()
@@ -145,6 +149,9 @@ class Refinement:
             if worth_growing(state):
                 with clock("growing"):
                     state = grow_cameras(state)
+            if worth_tying(state):
+                with clock("rig"):
+                    state = tie(state)
             if worth_anchoring(state):
                 with clock("known poses"):
                     state = anchor(state)

@@ -17,6 +17,7 @@ from proba.refine.bundle import Bundle, unit_px, unit_tracks
 from proba.refine.options import AgreementOptions, RefineOptions, TrackOptions
 from proba.refine.pinhole_views import pinhole_pixels
 from proba.refine.tracks import Tracks, build_tracks, select_tracks
+from proba.rigs import Rigs
 from proba.solution import Solution
 
 
@@ -34,6 +35,8 @@ class Observations:
     seed: int
     known: KnownPoses | None = None
     """Poses that were known beforehand, of `graph.images`."""
+    rigs: Rigs | None = None
+    """Which of `graph.images` cameras took that moved together."""
 
     @property
     def names(self) -> list[str]:
@@ -152,6 +155,16 @@ class CameraTrial:
     accepted: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class TiedRigs:
+    """What became of cameras that are said to have moved together."""
+
+    refused: str = ""
+    """Why they are not taken for a rig; empty: they are."""
+    apart: tuple[str, ...] = ()
+    """Those of them that no moment ties to the others."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class State:
     """The chosen world on its way through the stages. A stage returns a new state."""
@@ -172,6 +185,8 @@ class State:
     apart: Placed | None = None
     """The same world with a focal length for each image that shares a camera only by its size."""
     trials: tuple[CameraTrial, ...] = ()
+    tied: TiedRigs | None = None
+    """None: there are no rigs."""
 
     @property
     def placed(self) -> np.ndarray | None:

@@ -10,9 +10,11 @@ import numpy as np
 from proba.geometry.camera import FX, FY
 from proba.refine.block_matrix import BlockMatrix, Blocks
 from proba.refine.bundle import Bundle, reprojection_errors
-from proba.refine.gauge_free import gauge_free_inverse
+from proba.refine.gauge_free import bodies_of, gauge_free_inverse
 from proba.refine.normal_equations import N_POSE, Equations
 from proba.refine.options import UncertaintyOptions
+from proba.refine.rig import Rig
+from proba.refine.rig_equations import Tie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,9 @@ class CameraUncertainty:
     pose_std: np.ndarray  # [N, 6], rotation (rad, camera axes), centre (scene units, world axes)
     intrinsics_std: np.ndarray  # [C, WIDTH], zero for what was held fixed
     intrinsics_wider: np.ndarray  # [C, WIDTH], how many times as much as independent residuals would give, at least 1
+    sensor_std: np.ndarray | None = (
+        None  # [S, 6], of the sensors of a rig: rotation (rad), centre (rig axes); None: no rig
+    )
 
 
 def camera_uncertainty(
@@ -44,12 +49,18 @@ def camera_uncertainty(
     """
     equations = Equations(bundle, bundle.alive, free, loss_px, noise_px, blocks)
     reduced = equations.reduced(bundle, group=_cell_of_track(bundle, options.cells)[equations.points])
+    tie = None if bundle.rig is None else Tie(bundle.rig, equations)
+    tied = None if tie is None else tie.at(bundle)
+    if tied is not None and bundle.rig is not None:
+        reduced = tied.reduced(reduced, bundle.rig)  # from here on D counts the unknowns of frames and sensors
+    columns = equations.columns + (0 if tie is None else tie.shift)  # [C, WIDTH]
     observed = reduced.diagonal > 0  # [D]
     square = reprojection_errors(bundle)[equations.used] ** 2  # [U]
     weight = 1 / (1 + square / loss_px**2)  # [U]
     parameters = 3 * len(equations.points) + len(observed) - 7
     noise2, curvature, overstated = _robust_noise(square, weight, parameters)
-    inverse = gauge_free_inverse(bundle, reduced.system, observed, equations.plan)
+    plan = equations.plan if tie is None else tie.plan
+    inverse = gauge_free_inverse(bodies_of(bundle), reduced.system, observed, plan)
     length = overstated / curvature
     moves = _disagreement(reduced.gradients, inverse.times)  # [D]
     wider = length * moves / np.sqrt(np.maximum(noise2 * overstated * inverse.stored.diagonal, 1e-30))
@@ -57,22 +68,35 @@ def camera_uncertainty(
     # A prior that weighs more because residuals err together says by how much; they no longer show it themselves.
     told = free[:, FX] & np.isfinite(bundle.focal_prior_sigma)  # [C]
     strength = np.sqrt(bundle.prior[told, FX]) * bundle.focal_prior_sigma[told]
-    wider[equations.columns[told, FX]] = np.maximum(wider[equations.columns[told, FX]], strength)
+    wider[columns[told, FX]] = np.maximum(wider[columns[told, FX]], strength)
     spread = inverse.stored.scaled(wider * np.sqrt(noise2 * overstated))
     covariance = spread.raised(np.where(observed, 0.0, options.unseen_std**2))
-    variance = np.maximum(covariance.diagonal, 0.0)  # [D]
+    sensor_std = None
+    if tied is not None and bundle.rig is not None:
+        sensor_std = _sensor_std(covariance.diagonal, bundle.rig)
+        covariance = tied.covariance(covariance)
+    variance = np.maximum(covariance.diagonal, 0.0)  # [D] of the images
     intrinsics_var = np.zeros(free.shape)  # [C, WIDTH]
     intrinsics_var[free] = variance[equations.columns[free]]
     intrinsics_var[bundle.one_focal, FY] = intrinsics_var[bundle.one_focal, FX]
     intrinsics_wider = np.ones(free.shape)  # [C, WIDTH]
-    intrinsics_wider[free] = wider[equations.columns[free]]
+    intrinsics_wider[free] = wider[columns[free]]
     return CameraUncertainty(
         noise_px=noise2**0.5,
         covariance=covariance,
         pose_std=np.sqrt(variance[: N_POSE * bundle.n_images]).reshape(-1, N_POSE),
         intrinsics_std=np.sqrt(intrinsics_var),
         intrinsics_wider=intrinsics_wider,
+        sensor_std=sensor_std,
     )
+
+
+def _sensor_std(variance: np.ndarray, rig: Rig) -> np.ndarray:  # [S, 6]
+    """Standard deviations of the sensors, from the variances [D] of all unknowns; zero for those that are held."""
+    std = np.zeros((rig.n_sensors, N_POSE))
+    first = N_POSE * rig.n_frames
+    std[rig.free] = np.sqrt(np.maximum(variance[first : first + N_POSE * int(rig.free.sum())], 0)).reshape(-1, N_POSE)
+    return std
 
 
 def point_std(bundle: Bundle, cameras: CameraUncertainty, free: np.ndarray, loss_px: float) -> np.ndarray:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from proba._version import __version__
 from proba.errors import InputError
@@ -17,6 +18,7 @@ from proba.io.lock import LOCK_FILE, locked
 from proba.io.reconstruction_folder import save_reconstruction
 from proba.matches import Matches
 from proba.pipeline import Piece, SolveOptions, SolveResult, Verdict
+from proba.reconstruction import CameraRig
 from proba.report.checks import Check, matching_checks, run_checks, worst_level
 from proba.report.facts import ImageFacts, PairFacts, explained_share, image_facts, pair_facts, trusted_part
 from proba.report.findings import findings, verdict
@@ -28,6 +30,7 @@ from proba.solution import Hypothesis
 DEMO_FILE = "demo.json"
 """What `proba demo` rendered; it writes this before anything else."""
 OURS = {"report.json", "checkpoint", "solver", "sparse", "points.ply", "frames", DEMO_FILE}
+OURS |= {"rigs.json", "views", "views.partial"}
 OURS |= {"matches.h5", "matches.h5.partial", "frames.partial", LOCK_FILE, TODO_FILE}
 
 
@@ -150,10 +153,30 @@ def _component(index: int, piece: Piece, edges: list[PairFacts]) -> dict:
         "hypothesis": next((h.name for h in piece.hypotheses if h.chosen), None),
         "clusters": [asdict(cluster) for cluster in piece.clusters],
         "rolling_shutter": None if piece.shutter is None else piece.shutter.numbers(),
+        "rigs": [_rig(rig) for rig in rec.rigs],
         "pose_std": {
             name: {"rotation_deg": float(np.degrees(std[:3].max())), "centre": float(std[3:].max())}
             for name, std in zip(rec.image_names, rec.pose_std, strict=True)
         },
+    }
+
+
+def _rig(rig: CameraRig) -> dict:
+    return {
+        "metric": rig.metric,
+        "frames": len(rig.frames),
+        "cameras": [
+            {
+                "name": camera.name,
+                "known": camera.known,
+                "reference": camera.reference,
+                "rotation_deg": np.degrees(Rotation.from_matrix(camera.cam_from_rig[:3, :3]).as_rotvec()).tolist(),
+                "rotation_std_deg": np.degrees(camera.std[:3]).tolist(),
+                "centre": camera.centre.tolist(),
+                "centre_std": camera.std[3:].tolist(),
+            }
+            for camera in rig.cameras
+        ],
     }
 
 

@@ -29,6 +29,8 @@ class Scene:
     """Its parameters after fx, fy, cx and cy."""
     max_range: float = float("inf")
     """Rays see nothing beyond this distance (metres), as in thick air; it keeps long scenes cheap."""
+    names: tuple[str, ...] = ()
+    """Names of the images; empty: their numbers."""
 
     @property
     def n_images(self) -> int:
@@ -36,7 +38,7 @@ class Scene:
 
     @property
     def image_names(self) -> list[str]:
-        return [f"{k:03d}.png" for k in range(self.n_images)]
+        return list(self.names) or [f"{k:03d}.png" for k in range(self.n_images)]
 
     @property
     def fov_deg(self) -> float:
