@@ -53,7 +53,7 @@ SHORT = {
     "SolverOptions.device": "device",
 }
 """Options with a name that has no prefix. All others have one, `--solver.iterations` for example."""
-RARE = {"calibration", "graph-matcher", "densify", "pair-filter", "pairs-file", "device"}
+RARE = {"calibration", "rig", "graph-matcher", "densify", "pair-filter", "pairs-file", "device"}
 """Those of them that few people need: `--help-all` shows them with all others, `--help` does not."""
 
 
