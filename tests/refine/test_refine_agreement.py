@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from proba.refine.agreement import PairAgreement, same_world
+from proba.refine.agreement import PairAgreement, group_without_contradictions, same_world, symmetric_weights
 from proba.refine.bundle import Bundle
 
 RNG = np.random.default_rng(0)
@@ -58,3 +58,10 @@ def test_worlds_are_one_up_to_a_rotation_and_a_wrong_camera(bundle: Bundle) -> N
     assert same_world(several, replace(several, cam_from_world=np.tile(poses, (130, 1, 1))), 0.3)
     poses[:, :3, :3] = Rotation.random(len(poses), random_state=1).as_matrix()
     assert not same_world(bundle, replace(bundle, cam_from_world=poses), 0.3)
+
+
+def test_images_that_hang_on_one_other_each_leave_no_core():
+    """Noise alone can look like that: two pairs that agree, and matches across that do not."""
+    ends = np.array([[0, 1], [2, 3], [1, 2], [0, 3]])
+    good, bad = (symmetric_weights(ends, np.array(w, float), 4) for w in ([99, 99, 0, 0], [0, 0, 5, 5]))
+    assert not group_without_contradictions(bad, good, 0.4).any()

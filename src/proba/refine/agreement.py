@@ -104,7 +104,7 @@ class PairAgreement:
 
 
 def group_without_contradictions(bad: csr_array, good: csr_array, max_broken: float) -> np.ndarray:  # [N] bool
-    """The largest group of images that agree, from symmetric weights [N, N] of broken and of good pairs."""
+    """The largest group of images that agree, if any, from symmetric weights [N, N] of broken and of good pairs."""
     active, contradicted = np.ones(bad.shape[0], bool), np.diff(bad.indptr) > 0
     while active.sum() > 2:
         wrong, right = bad @ active.astype(float), good @ active.astype(float)  # [N]
@@ -120,6 +120,8 @@ def group_without_contradictions(bad: csr_array, good: csr_array, max_broken: fl
         if not hanging.any():
             break
         active &= ~hanging
+    if not active.any():  # every image hung on one other
+        return active
     label = connected_components(linked[active][:, active], directed=False)[1]
     active[active] = label == np.bincount(label).argmax()
     return active
