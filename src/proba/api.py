@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from proba.cameras import CameraOptions, no_known_focal
+from proba.cameras import AUTO, EQUIRECTANGULAR, CameraOptions, no_known_focal
 from proba.clusters import Dividing
 from proba.dense.dense_depth import DenseObserver, DenseOptions, DenseResult, dense_depth
 from proba.errors import GeometryError, InputError
@@ -25,8 +25,10 @@ from proba.io.images import count_photos, tells_focal
 from proba.io.intrinsics import read_intrinsics
 from proba.io.lock import locked
 from proba.io.matches_h5 import load_matches
+from proba.io.panoramas import RIG_CONFIG, views_of
 from proba.io.photo_folder import mask_folder, photo_folder
 from proba.io.reconstruction_folder import load_reconstruction, save_reconstruction
+from proba.io.rig_files import read_rigs
 from proba.io.solver_folder import SolverFolder, open_solver_folder
 from proba.io.video import FRAMES, check_photo_source, is_video, photos_of
 from proba.kernels import machine
@@ -85,6 +87,8 @@ def reconstruct(
     with _work_folder(folder) as work, open_engine(by) as engine:
         begin, file = time.perf_counter(), work / "matches.h5"
         photos, match = _photos(Path(images), work / FRAMES, match, resume)
+        if options.cameras.model == EQUIRECTANGULAR:
+            photos, match, options = _views(photos, work, match, options, resume)
         match = replace(match, graph_neighbours=match.graph_neighbours or options.graph.n_neig)
         require_memory(count_photos(photos))
         match_folder(photos, file, match, resume=resume, jobs=count, observer=match_observer, engine=engine)
@@ -386,6 +390,8 @@ def _check_inputs(images: str | Path, match: MatchOptions, options: SolveOptions
         machine(options.solver.device)
     check_photo_source(Path(images))
     cameras = CameraOptions() if options is None else options.cameras
+    if options is not None and cameras.model == EQUIRECTANGULAR and options.rigs.cameras is not None:
+        raise InputError("Panoramas are a rig of their own. Leave --rig out.")
     told = cameras.focal_px is not None or cameras.intrinsics is not None
     if cameras.intrinsics is not None:
         read_intrinsics(cameras.intrinsics)
@@ -399,6 +405,26 @@ def _photos(images: Path, frames: Path, options: MatchOptions, resume: bool) -> 
     if video and options.pairs.mode == "auto":
         options = replace(options, pairs=replace(options.pairs, mode="sequential"))
     return photos, options
+
+
+def _views(
+    photos: Path, work: Path, match: MatchOptions, options: SolveOptions, resume: bool
+) -> tuple[Path, MatchOptions, SolveOptions]:
+    """Panoramas as pinhole views on a rig: their folder, and the settings for them."""
+    masks = None if match.masks is None else Path(match.masks)
+    views, white = views_of(photos, work, options.panoramas, masks=masks, resume=resume)
+    names = tuple(sensor.name for sensor in read_rigs(views / RIG_CONFIG))
+    mode = "auto" if match.pairs.mode == "sequential" else match.pairs.mode
+    pairs = replace(match.pairs, mode=mode, one_place=names)
+    return (
+        views,
+        replace(match, masks=white, pairs=pairs),
+        replace(
+            options,
+            cameras=replace(options.cameras, model=AUTO),
+            rigs=replace(options.rigs, cameras=str(views / RIG_CONFIG)),
+        ),
+    )
 
 
 @contextmanager

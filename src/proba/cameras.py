@@ -18,6 +18,8 @@ from proba.reconstruction import Note
 Share = Literal["camera", "folder", "all", "none"]
 Focal = Literal["free", "init", "fixed"]
 AUTO = "auto"
+EQUIRECTANGULAR = "EQUIRECTANGULAR"
+"""The model of panoramas, which are cut into pinhole views before the matching."""
 LISTED = 8
 """More names than this in one sentence nobody reads."""
 
@@ -47,7 +49,7 @@ class CameraOptions:
     longest side, of distortion as a share of the radius in the image corner."""
     model: str = AUTO
     """COLMAP's name of the lens; fisheye photos need OPENCV_FISHEYE. auto: the likelihood chooses among perspective
-    ones."""
+    ones. EQUIRECTANGULAR: panoramas, which `proba run` cuts into pinhole views."""
 
     def __post_init__(self) -> None:
         if not (self.focal_prior_sigma > 0 and self.calibration_sigma > 0):
@@ -56,8 +58,9 @@ class CameraOptions:
             raise ValueError(f"--focal-px must be positive, got {self.focal_px:g}")
         if self.focal_px is not None and self.intrinsics is not None:
             raise ValueError("give --focal-px or --intrinsics, not both")
-        if self.model != AUTO and self.model not in MODELS:
-            raise ValueError(f"--camera-model {self.model} is not known; choose auto, {', '.join(MODELS)}")
+        if self.model not in (AUTO, EQUIRECTANGULAR, *MODELS):
+            names = ", ".join([*MODELS, EQUIRECTANGULAR])
+            raise ValueError(f"--camera-model {self.model} is not known; choose auto, {names}")
         if self.focal_px is not None and self.focal == "free":
             object.__setattr__(self, "focal", "init")
 

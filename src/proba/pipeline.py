@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from proba.cameras import CameraOptions, CameraSetup, check_known_focals, focal_notes, make_setup
+from proba.cameras import EQUIRECTANGULAR, CameraOptions, CameraSetup, check_known_focals, focal_notes, make_setup
 from proba.errors import GeometryError, InputError
 from proba.graph import ViewGraph, build_view_graphs
 from proba.io.images import load_grey
@@ -463,6 +463,10 @@ class _Known:
 
 def _with_known_cameras(matches: Matches, rigs: Rigs | None, options: CameraOptions) -> Matches:
     """The matches with what is told of the cameras."""
+    if options.model == EQUIRECTANGULAR:
+        raise InputError(
+            "Panoramas are cut into views before the matching: use `proba run`. For matches of such views, give --rig."
+        )
     matches = with_rigs(with_known_intrinsics(matches, options), rigs)
     check_known_focals(matches.images, options)
     return matches

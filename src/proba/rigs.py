@@ -42,6 +42,21 @@ class RigOptions:
             raise InputError("A rig cannot be a prior without a file that tells it: give one with --rig.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PanoramaOptions:
+    """Into which pinhole views panoramas are cut."""
+
+    views: int = 6
+    """Views around the horizon, each turned by the same angle."""
+    fov_deg: float = 90.0
+    """Field of view of each, degrees. They should overlap."""
+    jpeg_quality: int = 95
+
+    def __post_init__(self) -> None:
+        if not (2 <= self.views <= 36 and 30 <= self.fov_deg <= 120 and 1 <= self.jpeg_quality <= 100):
+            raise InputError("Panoramas are cut into 2 to 36 views of 30 to 120 degrees.")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sensor:
     """A camera of a rig."""

@@ -11,7 +11,7 @@ from proba.graph import ClusterOptions, GraphOptions
 from proba.known_poses import KnownPoseOptions
 from proba.objective import ObjectiveOptions
 from proba.refine import RefineOptions
-from proba.rigs import RigOptions
+from proba.rigs import PanoramaOptions, RigOptions
 from proba.scenes import SceneOptions
 from proba.solver import SolverOptions, StepSizes
 
@@ -36,6 +36,8 @@ class SolveOptions:
     """What is known of the poses."""
     rigs: RigOptions = field(default_factory=RigOptions)
     """What is known of cameras that moved together."""
+    panoramas: PanoramaOptions = field(default_factory=PanoramaOptions)
+    """Into which pinhole views panoramas are cut."""
     graph: GraphOptions = field(default_factory=GraphOptions)
     """Which pairs the solver looks at."""
     clusters: ClusterOptions = field(default_factory=ClusterOptions)

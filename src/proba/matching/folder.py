@@ -41,11 +41,13 @@ from proba.matching.pairs import (
     PairOptions,
     choose_pairs,
     chooses_by_looks,
+    from_other_places,
     likely_pairs,
     listed_pairs,
     looks_for_loops,
     most_alike,
     pairs_by_name,
+    places_of,
     signature,
     unit_sample,
     vocabulary,
@@ -307,13 +309,14 @@ class _Run:
     def choose(self, matcher: Matcher) -> list[Pair]:
         """The pairs to match; large sets are shortlisted by the matcher's own features."""
         images = [photo.info for photo in self.photos]
-        pairs = self._proposed(matcher, images)
+        place = places_of([image.name for image in images], self.options.pairs)  # [N]
+        pairs = [(i, j) for i, j in self._proposed(matcher, images, place) if place[i] != place[j]]
         if self.options.pair_filter is None:
             return pairs
         chosen = self.options.pair_filter(images, pairs)
         return sorted({(min(pair), max(pair)) for pair in chosen if pair[0] != pair[1]})
 
-    def _proposed(self, matcher: Matcher, images: list[ImageInfo]) -> list[Pair]:
+    def _proposed(self, matcher: Matcher, images: list[ImageInfo], place: np.ndarray) -> list[Pair]:
         listed = listed_pairs(self.options.pairs)
         if listed is not None:
             return pairs_by_name(listed, [image.name for image in images])
@@ -321,18 +324,19 @@ class _Run:
         if not matcher.keep_features or not (chooses_by_looks(n, options) or looks_for_loops(n, options)):
             return choose_pairs(n, options)
         if not looks_for_loops(n, options):
-            return likely_pairs(self._alike(matcher, round(options.pairs_per_photo * n)), n, options)
+            return likely_pairs(self._alike(matcher, round(options.pairs_per_photo * n), place), n, options)
         loops = replace(options, candidates=options.loops, pairs_per_photo=0)
-        found = self._alike(matcher, 0, apart=options.window)
+        found = self._alike(matcher, 0, place, apart=options.window)
         return sorted({*choose_pairs(n, options), *likely_pairs(found, n, loops)})
 
-    def _alike(self, matcher: Matcher, of_all: int, *, apart: int = 0) -> Candidates:
-        """Pairs of photos that look alike, more than `apart` photos from each other."""
+    def _alike(self, matcher: Matcher, of_all: int, place: np.ndarray, *, apart: int = 0) -> Candidates:
+        """Pairs of photos that look alike, more than `apart` photos from each other and not of one `place` [N]."""
         options = self.options.pairs
         signatures = self._signatures(matcher)  # [N, C]
         if not matcher.preview:
-            return most_alike(signatures, max(options.candidates, options.loops), of_all, apart=apart)
-        proposed = most_alike(signatures, options.proposals, apart=apart)
+            each = max(options.candidates, options.loops)
+            return from_other_places(most_alike(signatures, each, of_all, apart=apart), place)
+        proposed = from_other_places(most_alike(signatures, options.proposals, apart=apart), place)
         del signatures
         cache = self._cache(matcher)
         self.observer.begin("quick look", len(proposed.pairs), "pair")

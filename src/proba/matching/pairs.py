@@ -64,6 +64,9 @@ class PairOptions:
     loops: int = 4
     """... and with this many others that look most like it, so that a path that comes back to a place closes its loop;
     sets of fewer than `exhaustive_below` are short enough without."""
+    one_place: tuple[str, ...] = ()
+    """Beginnings of names: photos whose names are equal but for these were taken at one moment from one place, and are
+    not matched with each other."""
     words: int = 64
     """shortlist: size of the visual vocabulary, made from the set's own features."""
 
@@ -138,6 +141,19 @@ def likely_pairs(found: Candidates, n_photos: int, options: PairOptions) -> list
             break
         chosen.add((i, j))
     return sorted(chosen)
+
+
+def places_of(names: Sequence[str], options: PairOptions) -> np.ndarray:  # [N] int
+    """A number for each photo, equal for those of one moment and place."""
+    prefixes = [next((prefix for prefix in options.one_place if name.startswith(prefix)), None) for name in names]
+    labels = [name if p is None else f"/{name[len(p) :]}" for name, p in zip(names, prefixes, strict=True)]
+    return np.unique(labels, return_inverse=True)[1].reshape(-1)
+
+
+def from_other_places(found: Candidates, place: np.ndarray) -> Candidates:
+    """The pairs of photos that were not taken at one place [N]."""
+    kept = place[found.pairs[:, 0]] != place[found.pairs[:, 1]]
+    return Candidates(found.pairs[kept], found.alike[kept])
 
 
 def _possible(found: Candidates) -> Candidates:

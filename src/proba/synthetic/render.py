@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from proba.geometry.equirectangular import panorama_directions
 from proba.io.picture_files import write_picture
 from proba.jit import cached_njit
 from proba.synthetic.raycast import Solids, _slab, cast
@@ -41,19 +42,42 @@ def render(
     scene's aspect ratio. `seed` varies the textures.
     """
     width, height = _size(scene, width, height)
+    scale = np.array([scene.width / width, scene.height / height])
+    pixel_tan = float(np.mean(scale / scene.intrinsics[image, :2]))  # width of a pixel at depth 1
+    return _picture(scene, image, (width, height), lambda pixels: scene.rays(image, pixels * scale), pixel_tan, seed)
+
+
+def render_panorama(scene: Scene, image: int, *, width: int, seed: int = 0) -> np.ndarray:  # [W / 2, W, 3] uint8
+    """What image number `image` would show if its camera saw all directions: an equirectangular panorama, RGB."""
+    height = width // 2
+
+    def rays(pixels: np.ndarray) -> np.ndarray:
+        return panorama_directions(pixels, width, height) @ scene.rotation[image]
+
+    return _picture(scene, image, (width, height), rays, 2 * np.pi / width, seed)
+
+
+def _picture(
+    scene: Scene,
+    image: int,
+    size: tuple[int, int],
+    rays: Callable[[np.ndarray], np.ndarray],
+    pixel_tan: float,
+    seed: int,
+) -> np.ndarray:  # [H, W, 3] uint8
+    """What is seen along the rays of pixels [..., 2], tile by tile."""
+    width, height = size
     # Shadows come from solids a little farther than can be seen.
     solids = scene.solids.near(scene.centre(image), scene.max_range + SHADOW_REACH)
     materials = make_materials(solids, seed)
-    scale = np.array([scene.width / width, scene.height / height])
-    pixel_tan = float(np.mean(scale / scene.intrinsics[image, :2]))  # width of a pixel at depth 1
     light = np.empty((height, width, 3))
     for top, left in product(range(0, height, TILE), range(0, width, TILE)):
         tile = light[top : top + TILE, left : left + TILE]  # [h, w, 3]
         high, wide, _ = tile.shape
-        cone = scene.rays(image, np.array(list(product((left, left + wide), (top, top + high)))) * scale)
+        cone = rays(np.array(list(product((left, left + wide), (top, top + high))), np.float64))
         corners = np.stack(np.meshgrid(left + np.arange(wide), top + np.arange(high)), axis=-1)  # [h, w, 2]
-        pixels = (corners + SUBPIXELS[:, None, None]) * scale  # [S, h, w, 2]
-        directions = scene.rays(image, pixels.reshape(-1, 2))  # [S * h * w, 3]
+        pixels = corners + SUBPIXELS[:, None, None]  # [S, h, w, 2]
+        directions = rays(pixels.reshape(-1, 2))  # [S * h * w, 3]
         index = _in_cone(solids, scene.centre(image), cone)
         radiance = _radiance(solids, materials, index, scene.centre(image), directions, scene.max_range, pixel_tan)
         tile[:] = radiance.reshape(len(SUBPIXELS), high, wide, 3).mean(axis=0)
