@@ -35,6 +35,7 @@ from proba.refine.pinhole_views import (
     with_lenses,
 )
 from proba.refine.pixels import Photos
+from proba.refine.rig_pieces import joined_pieces
 from proba.refine.rolling_shutter import RollingShutter
 from proba.rigs import Rigs, with_rigs
 from proba.scenes import Scenes, SightCut, find_scenes
@@ -491,6 +492,7 @@ def _refine_pieces(
 ) -> SolveResult:
     """Every piece in turn; one that fails does not keep the others back, and one of several scenes is taken apart."""
     pieces: list[Piece] = []
+    graphs: list[ViewGraph] = []
     result = SolveResult(
         pieces=pieces, unmatched=unmatched, failed=[], seconds=seconds, peak_rss_mb=0.0, interrupted=False
     )
@@ -520,12 +522,65 @@ def _refine_pieces(
                 result.separations += _separations(piece.reconstruction, scenes)
                 continue
         pieces.append(piece)
+        graphs.append(source.graph)
         watch.solved(piece)
     if not pieces:
         raise GeometryError(result.failed[0])
+    if told.rigs is not None and told.poses is None and options.refine.enabled and not result.interrupted:
+        _join_by_rigs(matches, result, graphs, options, watch, told)
     pieces.sort(key=lambda piece: -len(piece.reconstruction))
     result.peak_rss_mb = peak_rss_mb()
     return result
+
+
+def _join_by_rigs(
+    matches: Matches,
+    result: SolveResult,
+    graphs: Sequence[ViewGraph],
+    options: SolveOptions,
+    watch: Together,
+    told: _Known,
+) -> None:
+    """Pieces and single images that only a rig ties to the largest piece become one with it, if that holds."""
+    assert told.rigs is not None
+    begin = time.perf_counter()
+    order = sorted(range(len(graphs)), key=lambda k: -graphs[k].n_images)
+    parts = [(graphs[k], result.pieces[k].reconstruction) for k in order]
+    lone = [k for k, image in enumerate(matches.images) if image.name in set(result.unmatched)]
+    found = joined_pieces(matches, told.rigs, parts, lone)
+    if found is None:
+        return
+    watch.stage("joining what a rig ties together")
+    members = found.graph.images
+    cameras = make_setup([matches.images[k] for k in members], options.cameras)
+    start = given_solution(matches, found.graph, cameras, found.known)
+    assert start is not None
+    refinement = Refinement(
+        with_lenses(matches, members, cameras.lens_of_image), found.graph, options.refine, watch.stage,
+        known=found.known, rigs=told.rigs.of(members), joined=True, seed=options.seed,
+    )  # fmt: skip
+    refined = refinement.finish(refinement.polish([start]), _photos(told.images, options.refine.pixels.max_side_px))
+    first = result.pieces[order[0]]
+    if not refined.tied:
+        return
+    whole = replace(
+        first,
+        reconstruction=refined.reconstruction,
+        surviving_share=refined.share,
+        noise_px=refined.noise_px,
+        rescued=refined.rescued,
+        unplaced=refined.unplaced,
+        seconds={**first.seconds, "join": time.perf_counter() - begin},
+        weakest=None,
+    )
+    result.seconds["join"] = whole.seconds["join"]
+    names = set(refined.reconstruction.image_names)
+    joined = {order[k] for k in found.parts}
+    kept = [piece for k, piece in enumerate(result.pieces) if k not in joined]
+    kept = [piece for piece in kept if not names & set(piece.reconstruction.image_names)]
+    result.pieces[:] = [whole, *kept]
+    result.unmatched[:] = [name for name in result.unmatched if name not in names]
+    watch.solved(whole)
 
 
 def _parts(

@@ -31,7 +31,7 @@ FOUR = PanoramaOptions(views=4)
 
 @pytest.fixture(scope="module")
 def scene():
-    return make_scene("room", n_images=5, seed=0, fov_deg=90.0, width=240, height=240)
+    return make_scene("room", n_images=4, seed=0, fov_deg=90.0, width=240, height=240)
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,10 @@ def test_what_does_not_go_with_panoramas_is_refused(tmp_path):
 
 
 def test_panoramas_get_exact_poses_from_exact_views(scene, tmp_path):
-    options, names = PanoramaOptions(), [f"view{k}" for k in range(6)]
+    options, names = FOUR, [f"view{k}" for k in range(4)]
     sensors = poses(view_rotations(options))
     views = on_rig(scene, sensors, names)
-    matches = scene_matches(views, grid=14, noise_px=0.3, seed=0, max_neighbours=10)
+    matches = scene_matches(views, grid=12, noise_px=0.3, seed=0, max_neighbours=6)
     lens = {"camera_model_name": "SIMPLE_PINHOLE", "camera_params": [scene.intrinsics[0, 0], 120, 120]}
     cameras = [{"image_prefix": f"{name}/", "ref_sensor": k == 0, **lens} for k, name in enumerate(names)]
     for camera, pose in zip(cameras[1:], sensors[1:], strict=True):
@@ -121,10 +121,10 @@ def test_panoramas_get_exact_poses_from_exact_views(scene, tmp_path):
     world = replace(world, cameras=make_setup([seen.images[k] for k in members]))
     refinement = Refinement(seen, world.graph, rigs=rigs.of(members))
     found = refinement.finish(refinement.polish([world])).reconstruction
-    assert len(found) == 30 and not found.notes
-    rotation, translation = relative_errors_deg(found.cam_from_world[:5], scene.cam_from_world)
-    assert rotation.max() < 0.05 and translation.max() < 0.3
-    centres = np.array([found.centres[[n for n, k in enumerate(members) if k % 5 == f]] for f in range(5)])
+    assert len(found) == 16 and not found.notes
+    rotation, translation = relative_errors_deg(found.cam_from_world[:4], scene.cam_from_world)
+    assert rotation.max() < 0.1 and translation.max() < 0.5
+    centres = np.array([found.centres[[n for n, k in enumerate(members) if k % 4 == f]] for f in range(4)])
     assert np.ptp(centres, axis=1).max() < 1e-9  # one place
     (rig,) = found.rigs
-    assert len(rig.frames) == 5 and not rig.metric and all(not camera.std.any() for camera in rig.cameras)
+    assert len(rig.frames) == 4 and not rig.metric and all(not camera.std.any() for camera in rig.cameras)

@@ -60,6 +60,8 @@ class RefineResult:
     """Images that only keep the solver's pose."""
     shutter: RollingShutter | None = None
     """What the rows of the photos say; None: nobody looked, or too little is seen."""
+    tied: bool = False
+    """Whether images are tied to rigs."""
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -92,10 +94,13 @@ class Refinement:
         *,
         known: KnownPoses | None = None,
         rigs: Rigs | None = None,
+        joined: bool = False,
         seed: int = 0,
     ):
+        """`joined`: the known poses are of pieces that only their rigs hold together."""
         self.options = options = options or RefineOptions()
-        self.clock = clock = Clock(progress)
+        self.joined, self.clock = joined, Clock(progress)
+        clock = self.clock
         with clock("tracks"):
             tracks = observed_tracks(matches, graph, options.tracks)
         with clock("pairs"):
@@ -141,7 +146,10 @@ class Refinement:
     def _improved(self, state: State, photos: Photos | None) -> State:
         """All stages that move cameras."""
         clock = self.clock
-        if not poses_held(state):
+        if self.joined:
+            with clock("rig"):
+                state = tie(state, every=True)
+        elif not poses_held(state):
             with clock("rescue"):
                 state = rescue_images(state)
             with clock("cameras"):
@@ -174,6 +182,7 @@ class Refinement:
             trials=list(state.trials),
             rescued=named(state.placed_anew, names),
             unplaced=named(state.unplaced, names),
+            tied=state.bundle.rig is not None,
             seconds=self.clock.seconds,
         )
 

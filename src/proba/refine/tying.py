@@ -26,12 +26,14 @@ def worth_tying(state: State) -> bool:
     return rigs is not None and rigs.ties
 
 
-def tie(state: State) -> State:
+def tie(state: State, *, every: bool = False) -> State:
     """Stage: the images of a moment are tied together, unless that explains clearly less. Images whose own matches say
-    too little get their pose from those of the same moment."""
+    too little get their pose from those of the same moment. `every`: all images that have a pose show where the cameras
+    sit, else those alone that agree with the largest group."""
     rigs, pairs = state.observations.rigs, state.observations.pairs
     assert rigs is not None
-    trusted = pairs.core(state.bundle) & ~state.unplaced  # [N]
+    posed = state.observations.known.posed if every and state.observations.known is not None else None
+    trusted = pairs.core(state.bundle) & ~state.unplaced if posed is None else posed  # [N]
     units = known_units(state.bundle.cam_from_world, rigs, trusted)
     start = None if np.isnan(units) else rig_start(state.bundle, rigs, trusted, units)
     if start is None or not start.placed.any():
