@@ -15,7 +15,8 @@ from proba.refine.adjust import Freedom
 from proba.refine.agreement import PairAgreement
 from proba.refine.bundle import Bundle, project, reprojection_errors
 from proba.refine.camera_model import select_camera_model
-from proba.refine.options import CameraModelOptions, PlacementOptions
+from proba.refine.growing import grow
+from proba.refine.options import CameraModelOptions, GrowOptions, PlacementOptions
 from proba.refine.placement import best_placements, known_observations, place_by_points
 from proba.refine.rescue import rebuild
 from proba.refine.triangulate import triangulate
@@ -86,6 +87,25 @@ def test_many_sure_images_are_placed_at_a_time(placed_ring: Bundle, ring: Scene,
     assert placed.all()
     rotation, _ = relative_errors_deg(rebuilt.cam_from_world, placed_ring.cam_from_world)
     assert rotation.max() < 0.2
+
+
+def test_a_part_of_many_images_tells_which_field_of_view_to_grow_from(
+    placed_ring: Bundle, ring_matches: Matches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = PairAgreement({pair: (found.points_i, found.points_j) for pair, found in ring_matches.pairs.items()})
+    nothing = replace(placed_ring, cam_from_world=np.tile(np.eye(4), (30, 1, 1)))
+    sizes: list[int | None] = []
+
+    def noted(*args, most=None):
+        sizes.append(most)
+        return rebuild(*args, most=most)
+
+    monkeypatch.setattr("proba.refine.growing.rebuild", noted)
+    options = replace(OPTIONS, growing=GrowOptions(trial_images=8))
+    grown = grow(nothing, pairs, Freedom(), options, good=0.9)
+    assert sizes == [8] * len(options.placement.fov_deg) + [None]
+    rotation, _ = relative_errors_deg(grown.cam_from_world, placed_ring.cam_from_world)
+    assert np.median(rotation) < 0.2
 
 
 def test_images_of_one_unknown_camera_are_placed_one_by_one(placed_ring: Bundle, ring_matches: Matches) -> None:

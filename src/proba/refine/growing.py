@@ -53,23 +53,41 @@ def grow(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: Refine
     """The cameras placed one by one, starting from the strongest pair, for several focal lengths; the best result.
 
     For sets where wrong matches outweigh the right ones when all images move at once: a camera that is placed by the
-    points of others can leave its wrong matches aside. Ends when a share of `good` is explained, or when it comes out
-    as it was: two ways that lead to the same cameras confirm them.
+    points of others can leave its wrong matches aside. Of many images a part tells which focal length is best. Ends
+    when a share of `good` is explained, or when it comes out as it was: two ways that lead to the same cameras confirm
+    them.
     """
     best, best_share = bundle, -1.0
     starts = [_with_fov(bundle, fov) for fov in options.placement.fov_deg] if _open(bundle) else [bundle]
+    trial = options.growing.trial_images
+    if len(starts) > 1 and bundle.n_images > trial:
+        tried = [_explained_among(*_grown(start, pairs, freedom, options, most=trial), pairs) for start in starts]
+        starts = [starts[int(np.argmax(tried))]]
     for start in starts:
-        seeded, core = _strongest_pair(start, pairs, options.adjust.settle[0].keep_px, options.placement)
-        # Two or three images say little about the focal length.
-        grown, placed = rebuild(seeded, core, pairs, Freedom(focal=False), options)
-        images = None if placed.all() else placed
-        grown = adjust(grown, options.adjust.annealed, freedom, options.adjust, images=images)
+        grown, _ = _grown(start, pairs, freedom, options)
         share = explained(grown, pairs)
         if share > best_share:
             best, best_share = grown, share
         if best_share > good or _confirms(grown, share, bundle, pairs, options.worlds):
             break
     return best
+
+
+def _grown(
+    start: Bundle, pairs: PairAgreement, freedom: Freedom, options: RefineOptions, *, most: int | None = None
+) -> tuple[Bundle, np.ndarray]:
+    """The world that grows from the strongest pair, and which images [N] bool it holds."""
+    seeded, core = _strongest_pair(start, pairs, options.adjust.settle[0].keep_px, options.placement)
+    # Two or three images say little about the focal length.
+    grown, placed = rebuild(seeded, core, pairs, Freedom(focal=False), options, most=most)
+    images = None if placed.all() else placed
+    return adjust(grown, options.adjust.annealed, freedom, options.adjust, images=images), placed
+
+
+def _explained_among(bundle: Bundle, placed: np.ndarray, pairs: PairAgreement) -> float:
+    """The explained matches of pairs of `placed` images [N] bool."""
+    explained = np.minimum(pairs.support(bundle), pairs.potential) * pairs.count
+    return float(explained[placed[pairs.pairs].all(axis=1)].sum())
 
 
 def _open(bundle: Bundle) -> bool:

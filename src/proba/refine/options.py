@@ -153,6 +153,8 @@ class GrowOptions:
     """It is tried where a single world explains a smaller part of what is explainable."""
     clear_gain: float = 0.02
     """The grown world must explain this much more: as much by chance happens to wrong ones."""
+    trial_images: int = 40
+    """Of more images so many are placed from each field of view, and only the best one goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)

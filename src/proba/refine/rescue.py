@@ -59,8 +59,10 @@ def rebuild(
     pairs: PairAgreement,
     freedom: Freedom,
     options: RefineOptions,
+    *,
+    most: int | None = None,
 ) -> tuple[Bundle, np.ndarray]:
-    """Adjust the core [N] bool alone, then place the other images, the best supported first.
+    """Adjust the core [N] bool alone, then place the other images, the best supported first, until `most` are placed.
 
     One by one at the beginning; of many that are sure, as many at a time as there are between two adjustments.
     """
@@ -68,7 +70,7 @@ def rebuild(
     bundle = reassess(bundle, rounds.settle[0].keep_px, 0.0, placed)
     bundle = adjust(bundle, rounds.settle, freedom, rounds, images=placed)
     since_adjustment = 0
-    while not placed.all():
+    while not placed.all() and (most is None or placed.sum() < most):
         room = max(1, placed.sum() // options.rescue.images_per_adjustment - since_adjustment)
         found = best_placements(bundle, placed, pairs, options.placement, int(room))
         if not found:

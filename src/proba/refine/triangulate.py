@@ -129,7 +129,8 @@ def reassess(bundle: Bundle, max_error: float, min_angle_deg: float, images: np.
     usable = np.ones(bundle.tracks.n_observations, bool) if images is None else images[bundle.tracks.image]
     owner = bundle.tracks.track_of_observation  # [K]
     alive = usable & (reprojection_errors(bundle) < max_error)  # [K]
-    lost = per_track_sum(bundle.tracks, alive) < 2  # [T]
+    # Nothing can be said of a track that fewer than two of the images see.
+    lost = (per_track_sum(bundle.tracks, alive) < 2) & (per_track_sum(bundle.tracks, usable) >= 2)  # [T]
     if lost.any():
         part = bundle.with_tracks(bundle.tracks.take(np.flatnonzero(lost)))
         found = triangulate(part, max_error, images)
