@@ -33,8 +33,32 @@ class Placement:
         return self.inliers * self.share
 
 
+class TwoViewGeometry:
+    """Relative poses of pairs by their matches alone, which hold as long as the lenses stay as they are."""
+
+    def __init__(self, options: PlacementOptions):
+        self.ransac = pair_ransac(options)
+        self._found: dict[tuple[int, int], tuple[bytes, poselib.CameraPose, np.ndarray]] = {}
+
+    def between(
+        self, bundle: Bundle, j: int, k: int, seen: tuple[tuple[np.ndarray, dict], tuple[np.ndarray, dict]]
+    ) -> tuple[poselib.CameraPose, np.ndarray]:
+        """Pose of k relative to j, and which matches [M] bool agree, from what `pinhole_view` says of both."""
+        lenses = bundle.intrinsics[bundle.camera_of_image[[j, k]]].tobytes()
+        if (j, k) not in self._found or self._found[j, k][0] != lenses:
+            (xy_j, camera_j), (xy_k, camera_k) = seen
+            pose, info = poselib.estimate_relative_pose(xy_j, xy_k, camera_j, camera_k, self.ransac)
+            self._found[j, k] = lenses, pose, np.array(info["inliers"], bool)
+        return self._found[j, k][1:]
+
+
 def best_placements(
-    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions, most: int
+    bundle: Bundle,
+    placed: np.ndarray,
+    pairs: PairAgreement,
+    options: PlacementOptions,
+    most: int,
+    geometry: TwoViewGeometry | None = None,
 ) -> list[Placement]:
     """The best supported new poses of images that are not `placed` [N] bool yet: `most` of those that are sure, or one.
 
@@ -50,7 +74,7 @@ def best_placements(
         best = max((p for p in found if p is not None), key=lambda p: p.inliers, default=None)
         if best is not None and _is_sure(best, options):
             return _best_of_each_camera([p for p in found if p is not None], bundle, placed, most, options)
-    second = _place_by_pair(bundle, placed, pairs, options)
+    second = _place_by_pair(bundle, placed, pairs, options, geometry or TwoViewGeometry(options))
     if second is not None and (best is None or second.merit > best.merit):
         return [second]
     return [best] if best is not None and best.inliers >= options.min_inliers else []
@@ -114,7 +138,7 @@ def place_by_points(
 
 
 def _place_by_pair(
-    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions
+    bundle: Bundle, placed: np.ndarray, pairs: PairAgreement, options: PlacementOptions, geometry: TwoViewGeometry
 ) -> Placement | None:
     """The best of all by its relative pose to one placed image, with the scale from the depths known there."""
     depth = observed_depths(bundle)  # [K]
@@ -135,7 +159,7 @@ def _place_by_pair(
         if j not in trees:
             trees[j] = cKDTree(bundle.tracks.xy[here])
         tasks.append((j, k, points, trees[j], depth[here]))
-    found = in_parallel(lambda task: _relative_placement(bundle, *task, options), tasks)
+    found = in_parallel(lambda task: _relative_placement(bundle, *task, options, geometry), tasks)
     return max((p for p in found if p is not None), key=lambda p: p.merit, default=None)
 
 
@@ -147,13 +171,12 @@ def _relative_placement(
     tree: cKDTree,
     depth: np.ndarray,
     options: PlacementOptions,
+    geometry: TwoViewGeometry,
 ) -> Placement | None:
     """Pose of k from its matches with the placed image j; `depth` belongs to the pixels in `tree`."""
-    (xy_j, camera_j), (xy_k, camera_k) = (
-        pinhole_view(bundle, image, xy) for image, xy in zip((j, k), points, strict=True)
-    )
-    pose, info = poselib.estimate_relative_pose(xy_j, xy_k, camera_j, camera_k, pair_ransac(options))
-    inlier = np.array(info["inliers"], bool)  # [M]
+    seen = [pinhole_view(bundle, image, xy) for image, xy in zip((j, k), points, strict=True)]
+    (xy_j, camera_j), (xy_k, camera_k) = seen
+    pose, inlier = geometry.between(bundle, j, k, (seen[0], seen[1]))  # inlier: [M]
     n_inliers = int(inlier.sum())
     if n_inliers < options.pair_inliers or n_inliers < options.pair_share * len(inlier):
         return None

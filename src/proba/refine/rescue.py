@@ -11,7 +11,7 @@ from proba.refine.adjust import Freedom, adjust
 from proba.refine.agreement import PairAgreement, explained
 from proba.refine.bundle import Bundle
 from proba.refine.options import RefineOptions
-from proba.refine.placement import best_placements
+from proba.refine.placement import TwoViewGeometry, best_placements
 from proba.refine.state import Placed, State
 from proba.refine.triangulate import reassess
 
@@ -69,10 +69,10 @@ def rebuild(
     placed, rounds = core.copy(), options.adjust
     bundle = reassess(bundle, rounds.settle[0].keep_px, 0.0, placed)
     bundle = adjust(bundle, rounds.settle, freedom, rounds, images=placed)
-    since_adjustment = 0
+    since_adjustment, geometry = 0, TwoViewGeometry(options.placement)
     while not placed.all() and (most is None or placed.sum() < most):
         room = max(1, placed.sum() // options.rescue.images_per_adjustment - since_adjustment)
-        found = best_placements(bundle, placed, pairs, options.placement, int(room))
+        found = best_placements(bundle, placed, pairs, options.placement, int(room), geometry)
         if not found:
             break
         poses, intrinsics = bundle.cam_from_world.copy(), bundle.intrinsics.copy()
