@@ -21,6 +21,8 @@ from proba.known_poses import KnownPoseOptions
 from proba.matches import Matches, PairMatches
 from proba.pipeline import SolveOptions, solve_matches
 from proba.refine import Refinement
+from proba.report.html import html_report
+from proba.report.results import plain, report_dict
 from proba.rigs import RigOptions, with_rigs
 from proba.synthetic import make_scene, on_rig, scene_matches, turned_cameras
 
@@ -64,7 +66,9 @@ def weakened(matches: Matches, weak: set[int], keep: int) -> Matches:
 
 
 def test_an_unknown_relation_is_found_within_its_deviations(scene, matches, tmp_path):
-    found = solve_matches(matches, SolveOptions(rigs=RigOptions(cameras="folders"))).best
+    options = SolveOptions(rigs=RigOptions(cameras="folders"))
+    result = solve_matches(matches, options)
+    found = result.best
     metrics = evaluate([found], scene.ground_truth(cloud=False))
     assert metrics["rra@1"] == metrics["rta@1"] == 100
     (rig,) = found.rigs
@@ -79,6 +83,8 @@ def test_an_unknown_relation_is_found_within_its_deviations(scene, matches, tmp_
     assert np.abs(off).max() < 4 and 0 < camera.std[3:].max() < 0.02 * unit
     relative = found.cam_from_world[N:] @ np.linalg.inv(found.cam_from_world[:N])
     np.testing.assert_allclose(relative, np.tile(camera.cam_from_rig, (N, 1, 1)), atol=1e-9)
+    page = html_report(plain(report_dict(matches, result, options)), [found], [])
+    assert "<h2>Rig</h2>" in page and "cam1/" in page and "estimated" in page
     save_reconstruction([found], tmp_path)
     written = json.loads((tmp_path / "rigs.json").read_text())
     assert len(written[0]["frames"]) == N and written[0]["cameras"][1]["image_prefix"] == "cam1/"

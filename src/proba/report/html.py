@@ -51,6 +51,7 @@ def html_report(
         _images(report, reconstructions, thumbnails or {}),
         _hypotheses(report),
         _clusters(report),
+        _rigs(report),
         _focals(report),
         _pairs(report, pictures),
         _run(report),
@@ -262,6 +263,34 @@ def _clusters(report: dict) -> str:
             + _table(("cluster", "photos", "verdict", "explained", ""), rows)
         )
     return "".join(blocks)
+
+
+def _rigs(report: dict) -> str:
+    """Where cameras sit on their rigs; nothing where there are none."""
+    blocks = []
+    for rig in (rig for component in report["components"] for rig in component.get("rigs", [])):
+        unit = "the unit of the rig file" if rig["metric"] else "scene units"
+        rows = [
+            (
+                camera["name"],
+                "reference" if camera["reference"] else "known" if camera["known"] else "estimated",
+                _triple(camera["rotation_deg"], camera["rotation_std_deg"]),
+                _triple(camera["centre"], camera["centre_std"]),
+            )
+            for camera in rig["cameras"]
+        ]
+        blocks.append(
+            f"<h2>Rig</h2><p>Photos of one moment are tied together ({rig['frames']} moments). Turns are rotation "
+            f"vectors in degrees, centres are in {unit}, in the frame of the reference.</p>"
+            + _table(("camera", "", "turn", "centre"), rows)
+        )
+    return "".join(blocks)
+
+
+def _triple(values: list[float], std: list[float]) -> str:
+    """Three numbers with their largest standard deviation."""
+    text = ", ".join(f"{value:.4g}" if abs(value) > 1e-9 else "0" for value in values)
+    return f"{text} ± {max(std):.2g}" if max(std) > 0 else text
 
 
 def _hypotheses(report: dict) -> str:
