@@ -19,6 +19,7 @@ from proba.refine.growing import grow
 from proba.refine.options import CameraModelOptions, GrowOptions, PlacementOptions
 from proba.refine.placement import best_placements, known_observations, place_by_points
 from proba.refine.rescue import rebuild
+from proba.refine.scale_links import held_in_scale
 from proba.refine.triangulate import triangulate
 from proba.synthetic import Scene, make_scene, scene_matches
 
@@ -106,6 +107,37 @@ def test_a_part_of_many_images_tells_which_field_of_view_to_grow_from(
     assert sizes == [8] * len(options.placement.fov_deg) + [None]
     rotation, _ = relative_errors_deg(grown.cam_from_world, placed_ring.cam_from_world)
     assert np.median(rotation) < 0.2
+
+
+def run_away(bundle: Bundle, hinge: int, group: np.ndarray, factor: float) -> Bundle:
+    """The images of a `group` and what they see, larger about the `hinge`, which sees it as before."""
+    tracks = bundle.tracks
+    owner, theirs = tracks.track_of_observation, np.isin(tracks.image, group)
+    inside = theirs | (tracks.image == hinge)
+    far = np.bincount(owner[theirs & bundle.alive], minlength=tracks.n_tracks) >= 2  # [T]
+    alive = bundle.alive & np.where(far[owner], inside, ~theirs)
+    pose = bundle.cam_from_world.copy()
+    centre = -pose[hinge, :3, :3].T @ pose[hinge, :3, 3]
+    for n in group:
+        own = -pose[n, :3, :3].T @ pose[n, :3, 3]
+        pose[n, :3, 3] = -pose[n, :3, :3] @ (centre + factor * (own - centre))
+    xyz = np.where(far[:, None], centre + factor * (bundle.xyz - centre), bundle.xyz)
+    moved = replace(bundle, cam_from_world=pose, xyz=xyz)
+    return replace(moved, alive=alive & (reprojection_errors(moved) < 3))
+
+
+@pytest.mark.parametrize(("factor", "goes"), [(1.0, False), (2.0, False), (10.0, True), (0.1, True)])
+def test_a_group_that_ran_away_behind_a_hinge_is_not_placed(
+    placed_ring: Bundle, ring_matches: Matches, factor: float, goes: bool
+) -> None:
+    pairs = PairAgreement({pair: (found.points_i, found.points_j) for pair, found in ring_matches.pairs.items()})
+    hinge, group = 10, np.arange(11, 16)
+    others = np.ones(30, bool)
+    others[[hinge, *group]] = False
+    bundle = run_away(placed_ring, hinge, group, factor)
+    held = held_in_scale(bundle, np.ones(30, bool), pairs, OPTIONS.rescue.scale)
+    assert held[others].all()
+    assert not held[group].any() if goes else held.all()
 
 
 def test_images_of_one_unknown_camera_are_placed_one_by_one(placed_ring: Bundle, ring_matches: Matches) -> None:

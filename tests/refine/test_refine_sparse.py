@@ -85,6 +85,11 @@ def test_cost_grows_with_the_images_and_not_with_their_cube() -> None:
     assert cost(1600) < 0.01 * cost_of_front(0, 6 * 1600)
 
 
+def test_the_plan_of_the_same_blocks_is_made_once():
+    assert plan_elimination(chain(400, 1)) is plan_elimination(chain(400, 1))
+    assert plan_elimination(chain(400, 1)) is not plan_elimination(chain(401, 1))
+
+
 def test_few_images_stay_with_the_dense_factor() -> None:
     assert plan_elimination(chain(12, 1)) is None
     everything = np.arange(60)

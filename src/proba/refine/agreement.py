@@ -85,6 +85,11 @@ class PairAgreement:
         agrees = epipolar_agreement(*rays, j_from_i[self._owner], self.options.support_px / focal, wide)  # [M]
         return np.bincount(self._owner, agrees, len(self.pairs)) / np.maximum(self.count, 1)
 
+    def part_of(self, images: np.ndarray) -> float:
+        """Share of the explainable matches that the pairs of `images` [N] bool have."""
+        theirs = images[self.pairs].any(axis=1)  # [E]
+        return float(self.weight[theirs].sum() / max(self.weight.sum(), 1e-9))
+
     def share(self, bundle: Bundle) -> float:
         """Explained matches as a share of the explainable ones, over all pairs."""
         explained = np.minimum(self.support(bundle), self.potential) / np.maximum(self.potential, 1e-9)

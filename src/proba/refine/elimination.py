@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_array
@@ -14,6 +15,8 @@ MOVE, FRONT = 30.0, 1e6
 """What it costs to move a number of a front, and a front by itself, in multiplications of a dense factorisation."""
 CLEARLY = 0.5
 """A sparse factorisation is made where it costs less than this part of the dense one."""
+KEPT = 4
+"""Plans that are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +45,17 @@ class Plan:
 
 
 def plan_elimination(blocks: Blocks) -> Plan | None:
-    """How to factorise a matrix of these blocks; None where that is hardly cheaper than to take it as dense."""
+    """How to factorise a matrix of these blocks; None where that is hardly cheaper than to take it as dense.
+
+    Adjustments one after the other often have the same blocks: the last plans are kept.
+    """
+    return _plan(*(array.astype(np.int64).tobytes() for array in (blocks.size, blocks.start, blocks.column)))
+
+
+@lru_cache(maxsize=KEPT)
+def _plan(*arrays: bytes) -> Plan | None:
+    """Of the arrays of the blocks as bytes."""
+    blocks = Blocks(*(np.frombuffer(array, np.int64) for array in arrays))
     dense = cost_of_front(0, blocks.n_columns)
     if dense <= 2 * FRONT:
         return None

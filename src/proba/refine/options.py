@@ -121,6 +121,22 @@ class PlacementOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaleOptions:
+    """When images ran away whose scale nothing holds."""
+
+    enabled: bool = True
+    """Off: what explains the matches counts as placed, however far away."""
+    min_images: int = 100
+    """Sets of fewer images are not asked: there it was not measured."""
+    most_ratio: float = 3.0
+    """An image may see what it shares with them at this many times the depth of what it shares with the others."""
+    least_points: int = 8
+    """Pairs that share fewer points do not count."""
+    least_common: int = 3
+    """So many points that three images see hold the scale of two pairs of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RescueOptions:
     """Badly placed images are peeled off and placed again by the images that agree."""
 
@@ -141,6 +157,8 @@ class RescueOptions:
     """Error of an observation that may take part when all are placed, pixels."""
     images_per_adjustment: int = 8
     """All are adjusted when an eighth is new: after each single image costs more than it gives."""
+    scale: ScaleOptions = field(default_factory=ScaleOptions)
+    """Images that ran away along a chain are not placed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from proba.refine.agreement import PairAgreement, explained
 from proba.refine.bundle import Bundle
 from proba.refine.options import RefineOptions
 from proba.refine.placement import TwoViewGeometry, best_placements
+from proba.refine.scale_links import held_in_scale
 from proba.refine.state import Placed, State
 from proba.refine.triangulate import reassess
 
@@ -23,23 +24,25 @@ def rescue_images(state: State) -> State:
 
 def rescue(bundle: Bundle, pairs: PairAgreement, freedom: Freedom, options: RefineOptions) -> Placed:
     """Repeat the rescue while more is explained. Only the world's own core places images."""
-    placed_anew, left_over = np.zeros((2, bundle.n_images), bool)
+    placed_anew, left_over, away = np.zeros((3, bundle.n_images), bool)
     share = explained(bundle, pairs)
     enough = bundle.n_images >= options.rescue.min_images
     for _ in range(options.rescue.rounds if enough else 0):
         start, runaway = _brought_back(bundle, options.rescue.runaway)
-        core = pairs.core(bundle) & ~runaway  # [N]
+        core = pairs.core(bundle) & ~runaway & ~away  # [N]
         # Where almost nothing agrees there is no core to trust, and the whole is left as it is.
         if core.all() or core.sum() < options.rescue.min_core:
             break
         attempt, placed = rebuild(start, core, pairs, freedom, options)
         left_over = ~placed
         gain = explained(attempt, pairs) - share
-        if gain > 0:
+        # What images explained that turned out to have run away does not count.
+        away = away | (core & ~placed)
+        if gain > -pairs.part_of(core & ~placed):
             bundle, share, placed_anew = attempt, share + gain, placed_anew | (placed & ~core)
         if gain < options.rescue.min_gain:
             break
-    return Placed(bundle, anew=placed_anew & ~left_over, left=left_over & ~pairs.core(bundle))
+    return Placed(bundle, anew=placed_anew & ~left_over, left=left_over & (~pairs.core(bundle) | away))
 
 
 def _brought_back(bundle: Bundle, runaway_factor: float) -> tuple[Bundle, np.ndarray]:
@@ -66,7 +69,7 @@ def rebuild(
 
     One by one at the beginning; of many that are sure, as many at a time as there are between two adjustments.
     """
-    placed, rounds = core.copy(), options.adjust
+    placed, rounds, before = core.copy(), options.adjust, bundle.cam_from_world
     bundle = reassess(bundle, rounds.settle[0].keep_px, 0.0, placed)
     bundle = adjust(bundle, rounds.settle, freedom, rounds, images=placed)
     since_adjustment, geometry = 0, TwoViewGeometry(options.placement)
@@ -90,4 +93,12 @@ def rebuild(
             since_adjustment = 0
     everyone = None if placed.sum() == core.sum() else placed
     bundle = reassess(bundle, options.rescue.finish_px, 0.0, everyone)
-    return adjust(bundle, rounds.rejoined, freedom, rounds, images=everyone), placed
+    bundle = adjust(bundle, rounds.rejoined, freedom, rounds, images=everyone)
+    scale = options.rescue.scale
+    asked = scale.enabled and bundle.n_images >= scale.min_images
+    held = held_in_scale(bundle, placed, pairs, scale) if asked else placed
+    if (placed & ~held).any():
+        poses = np.where(held[:, None, None], bundle.cam_from_world, before)
+        bundle = reassess(replace(bundle, cam_from_world=poses), options.rescue.finish_px, 0.0, held)
+        bundle = adjust(bundle, rounds.rejoined, freedom, rounds, images=held)
+    return bundle, held

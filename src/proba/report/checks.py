@@ -7,6 +7,7 @@ matches (strecha_castle_p19, repeated windows) it was 32 %, elsewhere below 10 %
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ LEFT_OUT = 0.5
 """A result with fewer of the images than this is not the scene that was asked for."""
 WEAK_LINK = 150
 """Matches between a group of images and the rest below which one wrong pair can turn the group."""
+MOST_WEAK_LINKS = 3
 SHARED = SceneOptions().most_shared
 """Share of the points that two groups of images should both see below which they may be two places; where that is
 certain they were taken apart."""
@@ -226,10 +228,11 @@ def _contradictions(piece: Piece, edges: list[PairFacts], where: str) -> Check:
     wanted = f"below {100 * CONTRADICTING[0]:.0f} %"
     worst = found[0].contradicting if found else 0.0
     listed: list[str] = []
-    for cut in found:
+    for cut in itertools.takewhile(lambda cut: cut.contradicting >= CONTRADICTING[0], found):
         # A larger group around images that are listed already adds nothing: they alone make it contradict.
-        if cut.contradicting >= CONTRADICTING[0] and not set(cut.group) & set(listed):
-            listed += cut.group
+        group = cut.group
+        if not set(group) & set(listed):
+            listed += group
     if not listed:
         fact = f"no image or group contradicts the rest in more than {100 * worst:.0f} % of its matches{where}"
         return Check(topic="Contradicting images", fact=fact, wanted=wanted)
@@ -262,6 +265,8 @@ def _weak_links(piece: Piece, edges: list[PairFacts], where: str) -> list[Check]
     for cut in found:
         if (cut.agreeing < WEAK_LINK or cut.pairs <= few_pairs) and not any(_alike(cut, other) for other in weak):
             weak.append(cut)
+        if len(weak) == MOST_WEAK_LINKS:
+            break
     if not weak:
         fewest = f"at least {found[0].agreeing} agreeing matches hold" if found else "no matches hold"
         return [Check(topic="Weak link", fact=f"{fewest} every image and group{where}", wanted=wanted)]
@@ -275,7 +280,7 @@ def _weak_links(piece: Piece, edges: list[PairFacts], where: str) -> list[Check]
             images=tuple(cut.group),
             reason=f"held to the other images by only {_link(cut)}",
         )
-        for cut in weak[:3]
+        for cut in weak
     ]
 
 

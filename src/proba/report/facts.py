@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,9 +111,10 @@ def match_errors(reconstruction: Reconstruction, i: int, j: int, pair: PairMatch
 def pair_facts(matches: Matches, reconstruction: Reconstruction) -> list[PairFacts]:
     """The facts of every edge, in the order of the reconstruction."""
     index = {info.name: k for k, info in enumerate(matches.images)}
+    place = {name: k for k, name in enumerate(reconstruction.image_names)}
     out = []
     for edge in reconstruction.edges:
-        i, j = reconstruction.index(edge.i), reconstruction.index(edge.j)
+        i, j = place[edge.i], place[edge.j]
         pair = pair_of(matches, index[edge.i], index[edge.j])
         errors = match_errors(reconstruction, i, j, pair)  # [M]
         median = float(np.median(errors)) if len(errors) else float("inf")
@@ -174,22 +176,44 @@ def cuts(names: list[str], edges: list[PairFacts]) -> list[Cut]:
     agreeing = np.array([edge.agreeing for edge in edges], np.int64)  # [E]
     weight = np.array([edge.votes for edge in edges])  # [E]
     against = weight * (1 - np.array([edge.explained_part for edge in edges]))  # [E]
-    order, branches = _branches(len(names), ends, agreeing)
-    place = np.argsort(order)  # [N]
-    begins, finishes = place[ends].T  # [E] each
-    found = []
-    for begin, end in [*((k, k + 1) for k in place), *branches]:
-        across = ((begins >= begin) & (begins < end)) != ((finishes >= begin) & (finishes < end))  # [E]
-        found.append(
-            Cut(
-                pairs=int((across & (agreeing > 0)).sum()),
-                agreeing=int(agreeing[across].sum()),
-                contradicting=float(against[across].sum() / max(weight[across].sum(), 1e-9)),
-                names=names,
-                side=order[begin:end],
-            )
+    order, reached, parent, ranges = _branches(len(names), ends, agreeing)
+
+    def cut_of(across: np.ndarray, begin: int, end: int) -> Cut:
+        return Cut(
+            pairs=int((agreeing[across] > 0).sum()),
+            agreeing=int(agreeing[across].sum()),
+            contradicting=float(against[across].sum() / max(weight[across].sum(), 1e-9)),
+            names=names,
+            side=order[begin:end],
         )
-    return found
+
+    alone = _incident(len(names), ends)
+    branches = {k: cut_of(across, *ranges[k]) for k, across in _across_branches(alone, reached, parent) if k in ranges}
+    found = [cut_of(alone[k], begin, begin + 1) for k, begin in enumerate(np.argsort(order).tolist())]
+    return found + [branches[k] for k in reached.tolist() if k in branches]
+
+
+def _incident(n: int, ends: np.ndarray) -> list[np.ndarray]:
+    """The edges of each image, ascending."""
+    owner, edge = ends.T.reshape(-1), np.tile(np.arange(len(ends)), 2)
+    order = np.lexsort((edge, owner))
+    return np.split(edge[order], np.searchsorted(owner[order], np.arange(1, n)))
+
+
+def _across_branches(
+    alone: list[np.ndarray], reached: np.ndarray, parent: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The edges, ascending, between the branch of the spanning tree at each image and all others.
+
+    They are found from the leaves on: an edge of two parts of a branch is within it. What this takes are the sizes of
+    the cuts, not all edges for each.
+    """
+    parts = {k: [alone[k]] for k in reached.tolist()}
+    for k in reached[:0:-1].tolist():
+        edge, times = np.unique(np.concatenate(parts.pop(k)), return_counts=True)
+        across = edge[times == 1]
+        parts[int(parent[k])].append(across)
+        yield k, across
 
 
 def trusted_part(names: list[str], edges: list[PairFacts]) -> list[str]:
@@ -216,10 +240,12 @@ def explained_share(edges: list[PairFacts]) -> float:
     return float((weight * explained).sum() / max(weight.sum(), 1e-9))
 
 
-def _branches(n: int, ends: np.ndarray, agreeing: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """The images [N] in an order in which every branch of the spanning tree is a range, and the ranges of two or more.
-
-    So N sides take no more memory than one.
+def _branches(
+    n: int, ends: np.ndarray, agreeing: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, tuple[int, int]]]:
+    """The images [N] in an order in which every branch of the spanning tree is a range, so that N sides take no more
+    memory than one; the images of the tree, the root first; the parent of each [N]; the ranges of two or more images by
+    the first image of their branch.
     """
     # Costs fall with the count and stay above zero, which a sparse matrix takes for "no edge".
     cost = csr_matrix((1 / (1.0 + agreeing), (ends[:, 0], ends[:, 1])), (n, n))
@@ -234,4 +260,5 @@ def _branches(n: int, ends: np.ndarray, agreeing: np.ndarray) -> tuple[np.ndarra
         free[k] = begin[k] + 1
     apart = np.setdiff1d(np.arange(n), reached)
     begin[apart] = len(reached) + np.arange(len(apart))
-    return np.argsort(begin), [(int(begin[k]), int(begin[k] + size[k])) for k in reached[1:] if size[k] > 1]
+    ranges = {int(k): (int(begin[k]), int(begin[k] + size[k])) for k in reached[1:] if size[k] > 1}
+    return np.argsort(begin), reached, parent, ranges

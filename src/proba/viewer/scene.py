@@ -138,10 +138,21 @@ class PieceScene:
     def edge_weight(self) -> np.ndarray:  # [E]
         return np.array([edge.weight for edge in self.rec.edges], np.float64)
 
+    @cached_property
+    def _seen_by(self) -> list[np.ndarray]:
+        return self.rec.points.seen_by(len(self.rec))
+
+    @cached_property
+    def _edges_of(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in range(len(self.rec))]
+        for e, (i, j) in enumerate(self.edges.tolist()):
+            found[i].append(e)
+            found[j].append(e)
+        return found
+
     def observations(self, image: int) -> tuple[np.ndarray, np.ndarray]:
         """Where points were seen and where they project, [K, 2] each, original pixels."""
-        points = self.rec.points
-        mine = np.flatnonzero(points.obs_image == image)
+        points, mine = self.rec.points, self._seen_by[image]
         observed = points.obs_xy[mine].astype(np.float64)
         return observed, self.rec.project(image, points.xyz[points.obs_point[mine]])
 
@@ -149,14 +160,14 @@ class PieceScene:
         """Edges of a camera, heaviest first."""
         points = self.rec.points
         observed, projected = self.observations(image)
-        error_of_point = np.full(len(points.xyz), np.nan)
-        error_of_point[points.obs_point[points.obs_image == image]] = np.linalg.norm(projected - observed, axis=1)
+        seen, error = points.obs_point[self._seen_by[image]], np.linalg.norm(projected - observed, axis=1)
+        error_of_point = dict(zip(seen.tolist(), error.tolist(), strict=True))
         facts = []
-        for edge, (i, j) in zip(self.rec.edges, self.edges, strict=True):
-            if image not in (i, j):
-                continue
+        for e in self._edges_of[image]:
+            edge, (i, j) = self.rec.edges[e], self.edges[e]
             other = int(j if image == i else i)
-            errors = error_of_point[points.obs_point[points.obs_image == other]]
+            theirs = points.obs_point[self._seen_by[other]].tolist()
+            errors = np.array([error_of_point.get(point, np.nan) for point in theirs], float)
             errors = errors[np.isfinite(errors)]
             facts.append(
                 EdgeFacts(
