@@ -27,6 +27,8 @@ class Camera:
     params: np.ndarray  # [P] float64
     focal_std_px: float = float("nan")
     """Standard deviation of the focal length."""
+    params_std: np.ndarray | None = None  # [P] float64
+    """Standard deviations of the parameters, zero where one was not estimated; None: not known."""
 
     def __repr__(self) -> str:
         focal = float(np.sqrt(np.prod(self.focal_px)))

@@ -12,7 +12,7 @@ import pytest
 from proba.bench.baseline_gate import run_gate, summarise
 from proba.bench.disturb import with_noise, with_outliers
 from proba.bench.experiment import RunOptions
-from proba.bench.experiments import EXPERIMENTS, aggregate, calibration, load_experiment, noise, outliers
+from proba.bench.experiments import EXPERIMENTS, aggregate, calibration, lenses, load_experiment, noise, outliers
 from proba.bench.measure import Source, regime
 from proba.bench.methods import rows_of_real, with_rows
 from proba.bench.results_page import fill_blocks, make_results
@@ -193,3 +193,19 @@ def test_a_grid_that_is_not_whole_shows_what_is_there() -> None:
     rows = [{**row, "sigma_px": 10}, {**row, "r": 0.5, "sigma_px": 50}]
     lines = noise.tables(rows).splitlines()
     assert "| r = 50 % | - / - | 98 / 100 |" in lines and "| r = 100 % | 98 / 100 | - / - |" in lines
+
+
+def test_errors_of_a_lens_are_in_its_standard_deviations() -> None:
+    true = make_scene("room", n_images=3, seed=0, fov_deg=70, model="OPENCV").camera(0)
+    std = np.array([2.0, 2.0, 1.0, 0.0, 0.01, 0.01, 1e-3, 1e-3])
+    found = replace(true, params=true.params + np.array([4, 4, -1, 0, 0, 0.02, 0, 0]), params_std=std)
+    off = lenses.errors_in_sigmas(found, true)
+    assert off == pytest.approx({"fx": 2, "cx": -1, "k1": 0, "k2": 2, "p1": 0, "p2": 0})
+    assert lenses.ray_error_px(true, true) < 1e-9 < 0.1 < lenses.ray_error_px(found, true)
+    row = {
+        **{"scene": "room", "lens": "OPENCV", "fov": 70.0, "seed": 0, "images": 12, "registered": 12},
+        **{"camera_model": "OPENCV", "parameters": 6, "within": 5, "worst": "k2", "worst_sigmas": 3.2, "ray_px": 0.05},
+    }
+    assert "| room, OPENCV 70 | 0 | OPENCV | 12 of 12 | - | - | - | 5 of 6 | k2 +3.2 | 0.05 | - |" in lenses.tables(
+        [row]
+    )

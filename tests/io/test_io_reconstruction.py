@@ -31,7 +31,14 @@ def reconstruction():
     return Reconstruction(
         image_names=[f"images/{name}" for name in scene.image_names],
         cameras=[
-            Camera(model="PINHOLE", width=640, height=480, params=scene.intrinsics[0], focal_std_px=1.5),
+            Camera(
+                model="PINHOLE",
+                width=640,
+                height=480,
+                params=scene.intrinsics[0],
+                focal_std_px=1.5,
+                params_std=np.array([1.5, 1.6, 0.0, 0.2]),
+            ),
             Camera(model="SIMPLE_RADIAL", width=640, height=480, params=np.array([focal_px, 320.0, 240.0, 0.0])),
         ],
         camera_of_image=np.array([0, 1, 0, 1, 0, 1]),
@@ -118,6 +125,7 @@ def test_folder_round_trip(tmp_path, reconstruction):
             np.testing.assert_array_equal(getattr(reconstruction, name), getattr(other, name))
         np.testing.assert_array_equal(reconstruction.points.sigma, other.points.sigma)
         assert other.cameras[0].focal_std_px == 1.5 and np.isnan(other.cameras[1].focal_std_px)
+        assert other.cameras[0].params_std.tolist() == [1.5, 1.6, 0.0, 0.2] and other.cameras[1].params_std is None
         assert other.edges == reconstruction.edges and other.notes == reconstruction.notes
     cloud = read_ply(tmp_path / "points.ply")
     np.testing.assert_allclose(cloud["xyz"], reconstruction.points.xyz, rtol=1e-6)

@@ -40,6 +40,8 @@ def test_tangential_distortion_is_found() -> None:
     assert camera.model == "OPENCV" and camera.params[0] == camera.params[1]
     assert abs(camera.params[0] - scene.intrinsics[0, 0]) < 3 * camera.focal_std_px
     np.testing.assert_allclose(camera.params[4:], scene.distortion, atol=2e-3)
+    assert (np.abs(camera.params[4:] - scene.distortion) < 6 * camera.params_std[4:]).all()
+    assert camera.params_std[0] == camera.focal_std_px and (camera.params_std[4:] < 2e-3).all()
     assert_poses(result.reconstruction.cam_from_world, scene, world.graph.images)
 
 
@@ -73,7 +75,7 @@ def test_a_told_lens_is_held(model: str) -> None:
     camera = result.reconstruction.cameras[0]
     assert camera.model == model
     np.testing.assert_allclose(camera.params, params, rtol=1e-12)
-    assert camera.focal_std_px == 0
+    assert camera.focal_std_px == 0 and not camera.params_std.any()
     assert_poses(result.reconstruction.cam_from_world, scene, world.graph.images)
 
 

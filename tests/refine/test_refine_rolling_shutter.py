@@ -1,12 +1,16 @@
 """Photos that are read row by row are told from those that are not, and the read-out time is right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from perturbed_world import perturbed_solution, relative_errors_deg
 
+from proba.matches import Matches
 from proba.reconstruction import Camera, Points, Reconstruction
-from proba.refine.options import ShutterOptions
+from proba.refine import RefineOptions, RefineResult, ShutterOptions, TrackOptions, refine
 from proba.refine.rolling_shutter import RollingShutter, photo_steps, rolling_shutter
-from proba.synthetic import Scene, make_scene
+from proba.synthetic import Scene, make_scene, scene_matches
 from proba.synthetic.rolling import rolling
 
 NOISE_PX = 0.4
@@ -101,3 +105,38 @@ def test_the_columns_of_a_photo_are_no_shutter() -> None:
 def test_too_little_says_nothing() -> None:
     scene = make_scene("object", n_images=3, seed=0)
     assert rolling_shutter(photographed(scene, 0), ShutterOptions()) is None
+
+
+FAST = RefineOptions(tracks=TrackOptions(adjusted=1000, final=1500))
+
+
+def refined(scene: Scene, rounds: int) -> tuple[Matches, RefineResult, float, float]:
+    """A solve from a disturbed world, and its median errors of rotations and directions, degrees."""
+    matches = scene_matches(scene, grid=24, noise_px=0.5, outliers=0.1, seed=1)
+    world = perturbed_solution(scene, matches, rotation_deg=1, position=0.02, focal_factor=1.02, depth_noise=0.05)
+    result = refine(matches, [world], replace(FAST, shutter=ShutterOptions(rounds=rounds)))
+    truth = scene.cam_from_world[world.graph.images]
+    errors = relative_errors_deg(result.reconstruction.cam_from_world, truth)
+    return matches, result, *(float(np.median(error)) for error in errors)
+
+
+def test_poses_are_those_of_the_middle_rows() -> None:
+    scene = make_scene("room", n_images=10, seed=0, fov_deg=60)
+    scene = rolling(scene, 0.1 * photo_steps(scene.cam_from_world))
+    _, bent, turned, shifted = refined(scene, rounds=0)
+    matches, straight, *errors = refined(scene, rounds=3)
+    assert bent.shutter is not None and bent.shutter.found and not bent.shutter.modelled
+    assert straight.shutter is not None and straight.shutter.modelled
+    assert abs(straight.shutter.readout - 0.1) < 0.02
+    assert errors[0] < turned / 4 and errors[1] < shifted / 4
+    points = straight.reconstruction.points
+    seen = np.concatenate([pair.points_i for pair in matches.pairs.values()])
+    assert np.isin(points.obs_xy[:, 0], seen[:, 0]).mean() > 0.3  # where the photos have them
+
+
+def test_without_a_rolling_shutter_nothing_changes() -> None:
+    scene = make_scene("room", n_images=8, seed=0, fov_deg=60)
+    _, one, *_ = refined(scene, rounds=0)
+    _, other, *_ = refined(scene, rounds=3)
+    assert other.shutter is not None and not other.shutter.found
+    assert np.array_equal(one.reconstruction.cam_from_world, other.reconstruction.cam_from_world)

@@ -3,7 +3,8 @@
 DIR/sparse/0, sparse/1, ...   one COLMAP model for each connected reconstruction, largest first
 DIR/points.ply                cloud of the first one, with colour, normal and sigma
 DIR/maps.npz                  for each reconstruction k: `log_depth_k`, `log_variance_k` [N, m, m] (where kept),
-                              `pose_std_k` [N, 6], `focal_std_px_k` [C], `sigma_k` [P], `edges_k`, `notes_k` (JSON)
+                              `pose_std_k` [N, 6], `focal_std_px_k` [C], `params_std_k` [C, 12] (each camera's in the
+                              order of its model, then NaN), `sigma_k` [P], `edges_k`, `notes_k` (JSON)
 DIR/rigs.json                 where cameras sit on their rigs, and where these were
 """
 
@@ -18,6 +19,7 @@ from typing import get_args
 import numpy as np
 
 from proba.errors import InputError
+from proba.geometry.camera import WIDTH
 from proba.io.atomic import all_or_nothing, finish_naming, remove
 from proba.io.colmap import read_colmap, write_colmap
 from proba.io.names import check_name
@@ -87,6 +89,7 @@ def _arrays(reconstruction: Reconstruction, k: int) -> dict[str, np.ndarray]:
     arrays = {
         f"pose_std_{k}": reconstruction.pose_std,
         f"focal_std_px_{k}": np.array([camera.focal_std_px for camera in reconstruction.cameras]),
+        f"params_std_{k}": _params_std(reconstruction),
         f"sigma_{k}": reconstruction.points.sigma,
         f"edges_{k}": np.array(json.dumps([asdict(edge) for edge in reconstruction.edges])),
         f"notes_{k}": np.array(json.dumps([asdict(note) for note in reconstruction.notes])),
@@ -101,6 +104,15 @@ def _arrays(reconstruction: Reconstruction, k: int) -> dict[str, np.ndarray]:
     return arrays
 
 
+def _params_std(reconstruction: Reconstruction) -> np.ndarray:  # [C, WIDTH]
+    """Standard deviations of the parameters of all cameras, NaN behind them and where they are not known."""
+    table = np.full((len(reconstruction.cameras), WIDTH), np.nan)
+    for row, camera in zip(table, reconstruction.cameras, strict=True):
+        if camera.params_std is not None:
+            row[: len(camera.params)] = camera.params_std
+    return table
+
+
 def _fill(reconstruction: Reconstruction, k: int, file: dict[str, np.ndarray]) -> None:
     """Add what COLMAP has no place for; ValueError if the arrays are not those of this reconstruction."""
     if f"pose_std_{k}" not in file:
@@ -111,6 +123,11 @@ def _fill(reconstruction: Reconstruction, k: int, file: dict[str, np.ndarray]) -
         reconstruction.cameras, _shaped(file, f"focal_std_px_{k}", (n_cameras,)).tolist(), strict=True
     ):
         camera.focal_std_px = std
+    if f"params_std_{k}" in file:
+        table = _shaped(file, f"params_std_{k}", (n_cameras, WIDTH))
+        for camera, row in zip(reconstruction.cameras, table, strict=True):
+            known = row[: len(camera.params)]
+            camera.params_std = known if np.isfinite(known).all() else None
     if len(file[f"sigma_{k}"]) == len(reconstruction.points.xyz):
         reconstruction.points.sigma = _shaped(file, f"sigma_{k}", (len(reconstruction.points.xyz),))
     reconstruction.edges = [_edge(item) for item in parse_json(str(file[f"edges_{k}"]))]

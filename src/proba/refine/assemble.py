@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from proba.dense import fit_maps, sample_maps
-from proba.geometry.camera import CX, CY, FX, FY, MODELS
+from proba.geometry.camera import CY, FX, MODELS, WIDTH
 from proba.matches import Matches
 from proba.reconstruction import Camera, CameraRig, Edge, Points, Reconstruction, RigCamera
 from proba.refine.agreement import PairAgreement
@@ -104,15 +104,16 @@ def _camera(
     """The camera of which image `first` is the first one, in original pixels."""
     camera = int(bundle.camera_of_image[first])
     info = matches.images[solution.graph.images[first]]
-    values = bundle.intrinsics[camera].copy()
-    values[[FX, FY, CX, CY]] *= unit[first]
+    pixels = np.where(np.arange(WIDTH) <= CY, unit[first], 1.0)  # these are in pixels, distortion has no unit
+    values, std = bundle.intrinsics[camera] * pixels, uncertainty.intrinsics_std[camera] * pixels
     model = bundle.camera_model[camera]
     return Camera(
         model=model,
         width=info.width,
         height=info.height,
         params=values[list(MODELS[model])],
-        focal_std_px=float(uncertainty.intrinsics_std[camera, FX] * unit[first]),
+        focal_std_px=float(std[FX]),
+        params_std=std[list(MODELS[model])],
     )
 
 

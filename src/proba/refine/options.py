@@ -362,8 +362,11 @@ class ShutterOptions:
     """... how many times that of columns it must be ..."""
     max_readout: float = 1.5
     """... and how large it may be, in times between photos."""
+    rounds: int = 3
+    """How often observations are moved to where the middle row would have seen them, and the cameras adjusted; 0: they
+    stay, and the shutter is only reported."""
     bend_px: float = 1.0
-    """The report warns where observations move by more on average."""
+    """The report warns where observations move by more on average and stay."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from proba.refine.growing import grow_cameras, worth_growing
 from proba.refine.options import RefineOptions
 from proba.refine.pixels import Photos, sharpen, worth_sharpening
 from proba.refine.rescue import rescue_images
-from proba.refine.rolling_shutter import RollingShutter, rolling_shutter
+from proba.refine.rolling_shutter import RollingShutter
 from proba.refine.separate import separate_cameras
 from proba.refine.state import (
     CameraTrial,
@@ -34,6 +34,7 @@ from proba.refine.state import (
 )
 from proba.refine.tying import tie, worth_tying
 from proba.refine.unrefined import solver_cloud, take_first_world
+from proba.refine.unrolled import Completed, unroll
 from proba.refine.worlds import polish_worlds
 from proba.rigs import Rigs
 from proba.solution import Solution
@@ -131,17 +132,20 @@ class Refinement:
         state = first_state(self.observations, choice, self.options)
         if self.options.enabled:
             state = self._improved(state, photos)
+        done, shutter = self._completed(state), None
+        if self.options.enabled and self.options.shutter.enabled:
+            self.clock.say("rolling shutter")
+            done, shutter = unroll(done, self._completed, self.options.shutter)
+        return self._result(done, shutter)
+
+    def _completed(self, state: State) -> Completed:
+        """All points, and how certain everything is."""
         with self.clock("points"):
             cloud = place_points(state) if self.options.enabled else solver_cloud(state)
         with self.clock("uncertainty"):
             cameras, sigma = estimate_uncertainty(state, cloud)
-        result = self._result(
-            state, assemble(state, cloud, cameras, sigma), share=cloud.bundle.share, noise_px=cameras.noise_px
-        )
-        if self.options.enabled and self.options.shutter.enabled:
-            with self.clock("rolling shutter"):
-                result.shutter = rolling_shutter(result.reconstruction, self.options.shutter)
-        return result
+        reconstruction = assemble(state, cloud, cameras, sigma)
+        return Completed(state=state, cloud=cloud, cameras=cameras, sigma=sigma, reconstruction=reconstruction)
 
     def _improved(self, state: State, photos: Photos | None) -> State:
         """All stages that move cameras."""
@@ -171,18 +175,20 @@ class Refinement:
         with clock("final adjustment"):
             return adjust_finally(state)
 
-    def _result(self, state: State, reconstruction: Reconstruction, *, share: float, noise_px: float) -> RefineResult:
+    def _result(self, done: Completed, shutter: RollingShutter | None) -> RefineResult:
+        state = done.state
         names = state.observations.names
         return RefineResult(
-            reconstruction=reconstruction,
+            reconstruction=done.reconstruction,
             chosen=state.chosen,
-            share=share,
-            noise_px=noise_px,
+            share=done.cloud.bundle.share,
+            noise_px=done.cameras.noise_px,
             worlds=list(state.reports),
             trials=list(state.trials),
             rescued=named(state.placed_anew, names),
             unplaced=named(state.unplaced, names),
             tied=state.bundle.rig is not None,
+            shutter=shutter,
             seconds=self.clock.seconds,
         )
 

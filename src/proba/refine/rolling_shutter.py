@@ -50,11 +50,14 @@ class RollingShutter:
     """Whether one read-out time for all photos, in the order of their names, explains the rows."""
     found: bool
     """Whether there is a rolling shutter."""
+    modelled: bool = False
+    """Whether the cameras of the result are those of the middle rows, and not bent by it."""
 
     def numbers(self) -> dict[str, float | bool]:
         """For report.json."""
         return {
             "found": self.found,
+            "modelled": self.modelled,
             "ordered": self.ordered,
             "readout": self.readout,
             "readout_std": self.readout_std,

@@ -429,12 +429,13 @@ def _shutter(piece: Piece, where: str) -> list[Check]:
         return [Check(topic="Rolling shutter", fact=fact, wanted=wanted)]
     time = f"reading one takes {100 * abs(shutter.readout):.1f} % of the time between photos, which"
     moved = f"{time if shutter.ordered else 'the motion meanwhile'} moves points by {shutter.bend_px:.1f} px"
+    moved += "; poses are those of the middle rows" if shutter.modelled else ""
     return [
         Check(
             topic="Rolling shutter",
             fact=f"photos were read row by row: {moved}{where}",
             wanted=wanted,
-            level="check" if shutter.bend_px > bound else "good",
+            level="check" if shutter.bend_px > bound and not shutter.modelled else "good",
             advice="Poses are bent by about as much. Move slower, stop for each photo, or film with more light and a "
             "shorter read-out (fewer rows, a higher frame rate)",
         )

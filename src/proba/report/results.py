@@ -195,6 +195,7 @@ def _focals(piece: Piece) -> list[dict]:
                 "std_px": camera.focal_std_px,
                 "fov_deg": camera.fov_deg,
                 "params": camera.params.tolist(),
+                "params_std": None if camera.params_std is None else camera.params_std.tolist(),
             }
         )
     return out

@@ -23,6 +23,7 @@ EXPERIMENTS: dict[str, str] = {
     "runtime": "Seconds from photos to result, against photos and edges, beside COLMAP.",
     "calibration": "Are the standard deviations of poses, focal lengths and points right?",
     "known": "Photos found in a model, and rough poses as a start of their own.",
+    "lenses": "Scenes through every kind of lens: its parameters, and poses beside those of a pinhole.",
     "rigged": "What it is worth to know that cameras moved together: rigs and panoramas.",
     "surfaces": "Dense depth of rendered scenes: accuracy, completeness, and whether its deviations are right.",
 }
