@@ -247,21 +247,23 @@ class _Fit:
         """Pose [4, 4], focal length and covariance [6, 6] of the pose: Gauss-Newton steps with Cauchy's weights."""
         focal = self.focal
         for _ in range(steps):
-            residual, jacobian, depth = self._linear(pose, focal)
-            spread = self._spread(depth, focal)  # [M]
-            size = np.linalg.norm(residual, axis=1) / spread  # [M]
+            residual, jacobian, size, weight = self._weighed(pose, focal)
             self.noise_px *= float(np.clip(np.median(size) / np.sqrt(2 * np.log(2)), 0.5, 2.0))
-            weight = 1 / (1 + (size / 2) ** 2) / spread**2  # [M]
             system = np.einsum("m,mai,maj->ij", weight, jacobian, jacobian)
             step = -np.linalg.lstsq(system, np.einsum("m,mai,ma->i", weight, jacobian, residual), rcond=None)[0]
             pose, focal = _stepped(pose, step[:6]), focal * (np.exp(step[6]) if self.free_focal else 1.0)
             if np.abs(step).max() < 1e-10:
                 break
-        residual, jacobian, depth = self._linear(pose, focal)
-        spread = self._spread(depth, focal)
-        weight = 1 / (1 + (np.linalg.norm(residual, axis=1) / spread / 2) ** 2) / spread**2
+        _, jacobian, _, weight = self._weighed(pose, focal)
         system = np.einsum("m,mai,maj->ij", weight, jacobian, jacobian)
         return pose, focal, np.linalg.pinv(system)[:6, :6]
+
+    def _weighed(self, pose: np.ndarray, focal: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Residuals [M, 2] and their derivatives, sizes [M] in standard deviations, and weights [M]."""
+        residual, jacobian, depth = self._linear(pose, focal)
+        spread = self._spread(depth, focal)  # [M]
+        size = np.linalg.norm(residual, axis=1) / spread
+        return residual, jacobian, size, 1 / (1 + (size / 2) ** 2) / spread**2
 
     def _spread(self, depth: np.ndarray, focal: float) -> np.ndarray:  # [M]
         """Standard deviation of a residual along an axis: of the pixel, and of the point."""

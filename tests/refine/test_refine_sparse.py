@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError
 from proba.refine import UncertaintyOptions
 from proba.refine.block_cholesky import FrontFactor, factorised
 from proba.refine.block_matrix import BlockMatrix, Blocks, coupled_blocks, taken_from
-from proba.refine.bundle import Bundle
+from proba.refine.bundle import Bundle, PosePrior
 from proba.refine.elimination import Plan, cost_of_front, plan_as_one, plan_elimination
 from proba.refine.levenberg import minimise
 from proba.refine.normal_equations import Equations
@@ -116,6 +116,13 @@ def with_model(bundle: Bundle) -> Bundle:
     return replace(bundle, camera_model=["SIMPLE_RADIAL"])
 
 
+def with_places(bundle: Bundle) -> Bundle:
+    """Every second image has a place that is known to a tenth, and one a whole pose."""
+    precision = np.zeros((bundle.n_images, 6))
+    precision[::2, 3:], precision[5] = 100.0, 400.0
+    return replace(bundle, pose_prior=PosePrior(bundle.cam_from_world.copy(), precision))
+
+
 def test_the_minimum_is_that_of_the_dense_system(corridor: Bundle, monkeypatch) -> None:
     bundle = with_model(corridor)
     assert plan_of(bundle) is not None
@@ -146,7 +153,7 @@ def test_deviations_are_those_of_the_dense_inverse(corridor: Bundle, fronts: boo
     if not fronts:  # as with many images that all share points
         monkeypatch.setattr("proba.refine.normal_equations.plan_elimination", plan_as_one)
     blind = replace(bundle, alive=bundle.alive & (bundle.tracks.image != 7))
-    for case in (bundle, blind):
+    for case in (bundle, blind, with_places(bundle)):
         sparse = camera_uncertainty(case, FREE, LOSS_PX, NOISE_PX, UncertaintyOptions())
         of_points = point_std(case, sparse, FREE, LOSS_PX)
         with monkeypatch.context() as patch:

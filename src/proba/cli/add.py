@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from proba.cli.live import show_solve
-from proba.cli.options import NO_PREFIX, OUT
+from proba.cli.options import NO_PREFIX, OUT, PHOTOS, RESULT
 from proba.cli.progress import MatchBar
 from proba.combine import add_photos
 from proba.matching import MatchOptions
@@ -19,8 +19,8 @@ MATCH_DEFAULTS, SOLVE_DEFAULTS = MatchOptions(), SolveOptions()
 
 
 def main(
-    folder: Annotated[Path, tyro.conf.Positional],
-    photos: Annotated[Path, tyro.conf.Positional],
+    folder: Annotated[Path, tyro.conf.Positional, RESULT],
+    photos: Annotated[Path, tyro.conf.Positional, PHOTOS],
     /,
     out: Annotated[Path, OUT],
     keep_cameras: bool = False,

@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from proba import api
+from proba.cli.options import RESULT
 from proba.errors import GeometryError
 from proba.io.atomic import atomic_write_text
 from proba.localize import Localized, LocalizeOptions
@@ -18,8 +19,8 @@ DEFAULTS = LocalizeOptions()
 
 
 def main(
-    folder: Annotated[Path, tyro.conf.Positional],
-    photos: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    folder: Annotated[Path, tyro.conf.Positional, RESULT],
+    photos: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PHOTO [PHOTO ...]")],
     /,
     images: Path | None = None,
     piece: int = 0,
@@ -29,7 +30,7 @@ def main(
 ) -> None:
     """Find where photos were taken, in a model that is there already, with standard deviations.
 
-    The features of the model's photos are kept in FOLDER/features: the first call makes them. Exit code 0 if every
+    The features of the model's photos are kept in RESULT/features: the first call makes them. Exit code 0 if every
     photo was found, 1 if not.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from proba.cli.live import show_solve
-from proba.cli.options import NO_PREFIX, OUT
+from proba.cli.options import NO_PREFIX, OUT, RESULT
 from proba.cli.progress import MatchBar
 from proba.combine import merge_models
 from proba.matching import MatchOptions
@@ -19,8 +19,8 @@ MATCH_DEFAULTS, SOLVE_DEFAULTS = MatchOptions(), SolveOptions()
 
 
 def main(
-    first: Annotated[Path, tyro.conf.Positional],
-    second: Annotated[Path, tyro.conf.Positional],
+    first: Annotated[Path, tyro.conf.Positional, RESULT],
+    second: Annotated[Path, tyro.conf.Positional, RESULT],
     /,
     out: Annotated[Path, OUT],
     images: tuple[Path, Path] | None = None,

@@ -16,3 +16,7 @@ OUT = tyro.conf.arg(aliases=("-o",), help_behavior_hint=default_hint)
 """Where a command writes to: `--out PATH` or `-o PATH`."""
 NO_PREFIX = tyro.conf.arg(name="")
 """The settings of several stages at once: `--seed`, `--solver.iterations`."""
+RESULT = tyro.conf.arg(metavar="RESULT")
+"""A folder that `proba run` wrote."""
+PHOTOS = tyro.conf.arg(metavar="PHOTOS")
+"""A folder of photos."""

@@ -17,24 +17,17 @@ RADIUS_OF_68 = 1.515
 BELOW_SEA = (1, b"\x01")
 
 
-def read_gps(path: str | Path) -> tuple[float, float, float] | None:
-    """Latitude and longitude (degrees), altitude (metres, 0 where not told) of a photo; None without a place."""
-    with (
-        reading(path, "a photo that can be read", "Give the folder of the photos with --images."),
-        Image.open(path) as image,
-    ):
-        gps = image.getexif().get_ifd(ExifTags.IFD.GPSInfo)
-    latitude = _degrees(gps.get(ExifTags.GPS.GPSLatitude), gps.get(ExifTags.GPS.GPSLatitudeRef) == "S")
-    longitude = _degrees(gps.get(ExifTags.GPS.GPSLongitude), gps.get(ExifTags.GPS.GPSLongitudeRef) == "W")
-    if latitude is None or longitude is None:
-        return None
-    altitude = _number(gps.get(ExifTags.GPS.GPSAltitude)) or 0.0
-    below = gps.get(ExifTags.GPS.GPSAltitudeRef) in BELOW_SEA
-    return latitude, longitude, -altitude if below else altitude
+Place = tuple[float, float, float]
+"""Latitude and longitude (degrees), altitude (metres)."""
 
 
-def read_gps_error(path: str | Path) -> float | None:
-    """Standard deviation along a horizontal axis, metres, that a photo tells of its place; None if it does not.
+def read_gps(path: str | Path) -> Place | None:
+    """The place of a photo, at altitude 0 where it tells none; None without a place."""
+    return read_gps_and_error(path)[0]
+
+
+def read_gps_and_error(path: str | Path) -> tuple[Place | None, float | None]:
+    """The place of a photo, and what it tells of its standard deviation along a horizontal axis, metres.
 
     EXIF's horizontal positioning error is not defined closely; phones write the radius that holds 68 %.
     """
@@ -43,8 +36,15 @@ def read_gps_error(path: str | Path) -> float | None:
         Image.open(path) as image,
     ):
         gps = image.getexif().get_ifd(ExifTags.IFD.GPSInfo)
+    latitude = _degrees(gps.get(ExifTags.GPS.GPSLatitude), gps.get(ExifTags.GPS.GPSLatitudeRef) == "S")
+    longitude = _degrees(gps.get(ExifTags.GPS.GPSLongitude), gps.get(ExifTags.GPS.GPSLongitudeRef) == "W")
+    if latitude is None or longitude is None:
+        return None, None
+    altitude = _number(gps.get(ExifTags.GPS.GPSAltitude)) or 0.0
+    below = gps.get(ExifTags.GPS.GPSAltitudeRef) in BELOW_SEA
     radius = _number(gps.get(ExifTags.GPS.GPSHPositioningError))
-    return radius / RADIUS_OF_68 if radius is not None and radius > 0 else None
+    error = radius / RADIUS_OF_68 if radius is not None and radius > 0 else None
+    return (latitude, longitude, -altitude if below else altitude), error
 
 
 def to_enu(places: np.ndarray) -> np.ndarray:  # [N, 3]

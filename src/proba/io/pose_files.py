@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from proba.errors import InputError
-from proba.io.gps import read_gps, read_gps_error, to_enu
+from proba.io.gps import read_gps_and_error, to_enu
 from proba.io.ground_truth import load_ground_truth, rigid
 from proba.io.reading import MAX_COORDINATE, reading
 from proba.known_poses import UNKNOWN, KnownPoseOptions, KnownPoses
@@ -90,14 +90,14 @@ def _gps_places(options: KnownPoseOptions, images: Sequence[ImageInfo], photos: 
     """Centres in metres, east, north and up, from EXIF."""
     if photos is None:
         raise InputError("GPS places are read from the photos: give their folder with --images.")
-    places = [read_gps(photos / image.name) for image in images]
+    read = [read_gps_and_error(photos / image.name) for image in images]
+    places = [place for place, _ in read]
     known = np.array([place is not None for place in places])  # [N]
     if known.sum() < MIN_PLACES:
         raise InputError(f"Only {known.sum()} photos have a GPS place; --gps needs {MIN_PLACES}. Leave it out.")
     centres = np.zeros((len(images), 3))
     centres[known] = to_enu(np.array([place for place in places if place is not None]))
-    told = [read_gps_error(photos / image.name) if there else None for image, there in zip(images, known, strict=True)]
-    flat = np.array([options.gps_sigma_m if error is None else error for error in told])  # [N]
+    flat = np.array([options.gps_sigma_m if error is None else error for _, error in read])  # [N]
     sigma = np.full((len(images), 6), UNKNOWN)
     sigma[known, 3:] = flat[known, None] * [1.0, 1.0, options.gps_up_factor]
     return KnownPoses(
