@@ -124,8 +124,9 @@ class PlacementOptions:
 class ScaleOptions:
     """When images ran away whose scale nothing holds."""
 
-    enabled: bool = True
-    """Off: what explains the matches counts as placed, however far away."""
+    enabled: bool = False
+    """Such images do not count as placed. Off: what explains the matches counts, however far away. It was seen to find
+    them in a synthetic city, where their loss gained the others nothing."""
     min_images: int = 100
     """Sets of fewer images are not asked: there it was not measured."""
     most_ratio: float = 3.0
