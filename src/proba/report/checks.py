@@ -55,6 +55,7 @@ TOPICS: dict[NoteKind, str] = {
     "focal not known": "Focal length not known",
     "known poses": "Known poses",
     "rough poses": "Rough poses",
+    "rig": "Cameras on a rig",
     "other": "Other remarks",
 }
 """Troubleshooting sections of the refinement's notes."""
