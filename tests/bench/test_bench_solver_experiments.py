@@ -63,7 +63,7 @@ def test_ablation_says_what_is_confirmed_and_what_is_denied():
     ]
     lines = [line for line in experiment.tables(rows).splitlines() if "±" in line]
     assert [line.rpartition(" | ")[2].strip(" |") for line in lines] == [
-        "confirmed", "confirmed", "denied, no clear difference", "denied, it harms",
+        "confirmed", "confirmed", "denied, no difference", "denied, it harms",
     ]  # fmt: skip
     assert "+80.0" in lines[0] and "-21.0" in lines[3]
     assert "RTA@5, one seed." in experiment.tables(rows)
@@ -82,7 +82,7 @@ def test_ablation_does_not_judge_a_part_where_all_fail_or_the_seeds_scatter_more
 
     assert verdict((0.0, 2.0), (1.0, 3.0)) == "not shown, both fail"
     assert verdict((99.0, 98.0), (97.0, 99.0)) == "not shown, both succeed"
-    assert verdict((40.0, 90.0), (60.0, 50.0)) == "denied, no clear difference"  # +20 +- 30
+    assert verdict((40.0, 90.0), (60.0, 50.0)) == "unclear, runs differ"  # +20 +- 30
     assert verdict((40.0, 61.0), (60.0, 79.0)) == "confirmed"
     assert verdict((61.0, 40.0), (79.0, 60.0)) == "denied, it harms"
 

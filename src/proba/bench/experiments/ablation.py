@@ -212,7 +212,9 @@ def _verdict(before: np.ndarray, after: np.ndarray, gain: float, error: float) -
         return "denied, it harms"
     if max(before.mean(), after.mean()) < FAILS:
         return "not shown, both fail"
-    return "not shown, both succeed" if min(before.mean(), after.mean()) > SUCCEEDS else "denied, no clear difference"
+    if min(before.mean(), after.mean()) > SUCCEEDS:
+        return "not shown, both succeed"
+    return "unclear, runs differ" if gain + 2 * error > CLEAR else "denied, no difference"
 
 
 def _pairs(rows: list[dict], without: str, having: str) -> tuple[np.ndarray, np.ndarray]:  # [R], [R]
