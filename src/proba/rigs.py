@@ -51,6 +51,7 @@ class PanoramaOptions:
     fov_deg: float = 90.0
     """Field of view of each, degrees. They should overlap."""
     jpeg_quality: int = 95
+    """Quality of the pictures of the views, 1 to 100."""
 
     def __post_init__(self) -> None:
         if not (2 <= self.views <= 36 and 30 <= self.fov_deg <= 120 and 1 <= self.jpeg_quality <= 100):

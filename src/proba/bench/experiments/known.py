@@ -274,5 +274,5 @@ Third table, in the full version: the true calibration told as a start alone (fr
     plan=plan,
     tables=tables,
     draw=draw,
-    caption="AUC@1 where the solve is told poses that are off by so much",
+    caption="AUC@1 where the solve is told poses, by how far these are off",
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from proba.bench.charts import bars
-from proba.bench.experiment import Experiment, Row, RunOptions, grouped, mean_score, table
+from proba.bench.experiment import Experiment, Quoted, Row, RunOptions, grouped, mean_score, table
 from proba.evaluation import evaluate
 from proba.io.panoramas import view_rotations
 from proba.io.rig_files import pose_entry
@@ -134,7 +134,7 @@ EXPERIMENT = Experiment(
 (`none`), that they moved together (`folders`), and where they sit (`file`). Then panoramas of a room and a corridor
 as six views each, with noise of 0.5 px: with their focal length alone (`lens`), and as one rig with one centre
 (`file`).""",
-    quoted=(),
+    quoted=(Quoted(source="the paper", claim="It has single cameras only, and no such experiment."),),
     plan=plan,
     tables=tables,
     draw=draw,
