@@ -259,7 +259,7 @@ def draw(rows: list[dict], path: Path) -> None:
         means = [float(np.mean([row.get("auc@1", 0.0) for row in some])) for some in by_degrees.values()]
         label = "one in five senseless" if wrong else "all rough alike"
         panels.setdefault(name, {})[label] = ([degrees for (degrees,) in by_degrees], means)
-    lines(path, panels, xlabel="rough by, degrees", ylabel="AUC@1")
+    lines(path, panels, xlabel="rough by, degrees", ylabel="AUC@1 (%)")
 
 
 EXPERIMENT = Experiment(
