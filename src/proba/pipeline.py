@@ -57,8 +57,11 @@ class Observer:
     def iteration(self, progress: Progress) -> None:
         """The solver has gone on by some iterations."""
 
-    def saved(self, checkpoint: Path) -> None:
-        """The search can be resumed from this file. Keep beside it what you need to go on as well."""
+    def saving(self, checkpoint: Path) -> None:
+        """This file, from which the search can be resumed, is written next. Keep beside it what you need to go on.
+
+        If the program ends in between, the search goes on from the file before, and you hear of iterations again.
+        """
 
     def resumed(self, checkpoint: Path, problem: Problem) -> None:
         """The search goes on from this file, which may be of its last iteration."""
@@ -91,9 +94,9 @@ class Together(Observer):
         for observer in self.observers:
             observer.iteration(progress)
 
-    def saved(self, checkpoint: Path) -> None:
+    def saving(self, checkpoint: Path) -> None:
         for observer in self.observers:
-            observer.saved(checkpoint)
+            observer.saving(checkpoint)
 
     def resumed(self, checkpoint: Path, problem: Problem) -> None:
         for observer in self.observers:
@@ -423,7 +426,7 @@ class _Solving:
             callback=self.watch.iteration if self.watch.observers else None,
             checkpoint=checkpoint,
             resume=self.resume,
-            saved=self.watch.saved,
+            saving=self.watch.saving,
             resumed=self.watch.resumed,
         )
         solutions, hypotheses = solver.solutions(), _followed(solver)

@@ -1,5 +1,6 @@
 """The history that is kept belongs to the search that the result comes from."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -99,7 +100,7 @@ def test_a_search_that_was_killed_keeps_its_beginning(solved, recorder, tmp_path
         watcher = Recorder()
         watcher.piece(0, 1, graph)
         watcher.attempt(0)
-        calls = {"callback": watcher.iteration, "saved": watcher.saved, "resumed": watcher.resumed}
+        calls = {"callback": watcher.iteration, "saving": watcher.saving, "resumed": watcher.resumed}
         solve_graph(matches, graph, options, checkpoint=checkpoint, resume=resume, **calls)
         watcher.solved(piece)
         return watcher
@@ -109,6 +110,36 @@ def test_a_search_that_was_killed_keeps_its_beginning(solved, recorder, tmp_path
     recorder.solved(piece)
     (whole,) = recorder.evolutions
     for name in ("world", "iteration", "loss", "cam_from_world", "tan", "edge_weight", "log_depth", "log_sigma"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_search_that_was_killed_before_a_checkpoint_was_written_keeps_its_film(solved, tmp_path, nth):
+    """The notes are then ahead of the checkpoint."""
+    matches, piece = solved
+    graph = build_view_graphs(matches)[0][0]
+    options = SolverOptions(iterations=120, checkpoint_seconds=0)  # three checkpoints
+
+    def watched(name: str, *, resume: bool = False, killed: bool = False) -> Recorder:
+        watcher, files = Recorder(), []
+        watcher.piece(0, 1, graph)
+
+        def saving(file):
+            watcher.saving(file)
+            files.append(file)
+            if killed and len(files) == nth:
+                raise MemoryError  # as good as any other end
+
+        calls = {"callback": watcher.iteration, "saving": saving, "resumed": watcher.resumed}
+        with pytest.raises(MemoryError) if killed else nullcontext():
+            solve_graph(matches, graph, options, checkpoint=tmp_path / name, resume=resume, **calls)
+        watcher.solved(piece)
+        return watcher
+
+    (whole,) = watched("whole.npz").evolutions
+    watched("killed.npz", killed=True)
+    (again,) = watched("killed.npz", resume=True).evolutions
+    for name in ("world", "iteration", "loss", "cam_from_world", "log_depth"):
         np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
 
 

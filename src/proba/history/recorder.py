@@ -105,6 +105,9 @@ class _Tape:
         self.notes: list[_Note] = notes or []
 
     def add(self, progress: Progress) -> None:
+        # A search that goes on may repeat iterations that were noted already.
+        while self.notes and self.notes[-1].iteration >= progress.iteration:
+            self.notes.pop()
         if self.notes and progress.iteration != progress.iterations:
             last = self.notes[-1].iteration
             steps = EARLY_STEPS if last < EARLY_SHARE * progress.iterations else STEPS
@@ -226,7 +229,7 @@ class Recorder(Observer):
             self._tapes[self._attempt] = _Tape(progress.problem)
         self._tapes[self._attempt].add(progress)
 
-    def saved(self, checkpoint: Path) -> None:
+    def saving(self, checkpoint: Path) -> None:
         if self._attempt in self._tapes:
             self._tapes[self._attempt].save(_beside(checkpoint))
 

@@ -284,11 +284,11 @@ class Solver:
         self,
         callback: Callback | None = None,
         checkpoint: Path | None = None,
-        saved: Callable[[Path], None] | None = None,
+        saving: Callable[[Path], None] | None = None,
     ) -> None:
         """To the end; KeyboardInterrupt leaves the state as it is and goes on to the caller.
 
-        `saved` is told of every checkpoint, after `callback` was told of its iteration.
+        `saving` is told of every checkpoint before it is written, after `callback` was told of its iteration.
         """
         options = self.options
         prune_at = {int(share * options.iterations): count for share, count in options.keep}
@@ -313,10 +313,10 @@ class Solver:
                 callback(self._progress(left))
             finished = self.iteration == options.iterations
             if checkpoint and report and (finished or now - last_saved >= options.checkpoint_seconds):
+                if saving:
+                    saving(checkpoint)
                 self.save(checkpoint, key)
                 last_saved = now
-                if saved:
-                    saved(checkpoint)
 
     def save(self, path: Path, key: str) -> None:
         save_checkpoint(
@@ -421,7 +421,7 @@ def solve_graph(
     callback: Callback | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
-    saved: Callable[[Path], None] | None = None,
+    saving: Callable[[Path], None] | None = None,
     resumed: Callable[[Path, Problem], None] | None = None,
     cameras: CameraSetup | None = None,
     known: KnownPoses | None = None,
@@ -429,8 +429,8 @@ def solve_graph(
 ) -> Solver:
     """Solve one connected view graph from a cold start; the solver's `solutions()` are the surviving worlds.
 
-    `saved` is told of every checkpoint that was written, `resumed` of the one that the solve goes on from. `cameras`:
-    those of `make_setup` by default. `known`: poses that one more world begins with.
+    `saving` is told of every checkpoint before it is written, `resumed` of the one that the solve goes on from.
+    `cameras`: those of `make_setup` by default. `known`: poses that one more world begins with.
     """
     problem = make_problem(matches, graph, options, cameras=cameras, known=known, seed=seed)
     solver = Solver(problem, options)
@@ -439,7 +439,7 @@ def solve_graph(
         if resumed:
             resumed(checkpoint, problem)
     try:
-        solver.run(callback, checkpoint, saved)
+        solver.run(callback, checkpoint, saving)
     except KeyboardInterrupt:
         solver.interrupted = True
     return solver
