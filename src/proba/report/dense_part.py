@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proba.io.atomic import atomic_write_text
+from proba.report.sections import END, with_section
 
 LITTLE_DEPTH = 0.2
 """Photos with a smaller share of pixels with depth are named."""
@@ -20,8 +21,8 @@ MEANS = {
     "contradicted": "contradicted: another photo looks through the place (things that moved, mirrors, edges)",
     "lost": "lost: seen in too few photos, or different in each",
 }
-EMPTY = '<section id="dense"></section>'
 BEGIN = '<section id="dense">'
+EMPTY = BEGIN + END
 MOST_NAMED = 30
 
 
@@ -39,14 +40,12 @@ def tell_of_dense(folder: Path, pieces: Sequence[Mapping]) -> None:
 
 def with_dense(page: str, pieces: Sequence[Mapping]) -> str:
     """A page with what dense.json says of the pieces; without pieces the section is empty."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition("</section>")
-    return before + _section(pieces) + after if begin and end else page
+    return with_section(page, BEGIN, _section(pieces))
 
 
 def _section(pieces: Sequence[Mapping]) -> str:
     blocks = [_piece(piece, f", piece {k}" if len(pieces) > 1 else "") for k, piece in enumerate(pieces)]
-    return f"{BEGIN}{''.join(blocks)}</section>"
+    return f"{BEGIN}{''.join(blocks)}{END}"
 
 
 def _piece(piece: Mapping, which: str) -> str:

@@ -15,6 +15,7 @@ from proba.report.dense_part import EMPTY
 from proba.report.facts import PairFacts
 from proba.report.pictures import PairPicture, Thumbnail
 from proba.report.prose import to_html
+from proba.report.sections import END, with_section
 from proba.report.style import STYLE
 from proba.report.troubleshooting import sections
 from proba.report.words import duration, focal_range, number, stage_times
@@ -157,9 +158,7 @@ def _reasons(report: dict) -> dict[str, list[str]]:
 
 def redraw_scenes(page: str, report: dict, reconstructions: list[Reconstruction]) -> str:
     """A page with the figures of reconstructions that were moved since; nothing else depends on the frame."""
-    before, begin, rest = page.partition(SCENES)
-    _, end, after = rest.partition("</section>")
-    return before + _scenes(report, reconstructions) + after if begin and end else page
+    return with_section(page, SCENES, _scenes(report, reconstructions))
 
 
 def _scenes(report: dict, reconstructions: list[Reconstruction]) -> str:
@@ -168,7 +167,7 @@ def _scenes(report: dict, reconstructions: list[Reconstruction]) -> str:
     for k, rec in enumerate(reconstructions[:MAX_SCENES]):
         which = f", piece {k}" if len(reconstructions) > 1 else ""
         blocks.append(f"<h2>Cameras and points{which}</h2>" + _scene(rec, suspects, report["components"][k]))
-    return f"{SCENES}{''.join(blocks)}</section>"
+    return f"{SCENES}{''.join(blocks)}{END}"
 
 
 def _scene(reconstruction: Reconstruction, suspects: set[str], component: dict) -> str:
